@@ -1,0 +1,1 @@
+"""Deterministic code: the workflows themselves, their contracts and their pure rules."""

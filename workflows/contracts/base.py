@@ -1,0 +1,34 @@
+"""The base of every contract model, and the scalar types they share."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer
+
+
+class Contract(BaseModel):
+    """A model that is stored in histories: frozen, and lenient towards fields of newer releases."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+
+
+def rfc3339(instant: datetime) -> str:
+    """UTC with ``Z``; fractions of a second only where there are any."""
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _to_utc(instant: datetime) -> datetime:
+    return instant.astimezone(UTC)
+
+
+Instant = Annotated[
+    AwareDatetime,
+    AfterValidator(_to_utc),
+    PlainSerializer(rfc3339, return_type=str, when_used="json"),
+]
+"""An aware datetime, held in UTC and written in RFC 3339 with ``Z``."""
+
+Duration = Annotated[timedelta, Field(ge=timedelta(0))]
+"""ISO 8601 in JSON (``PT90S``); a number of seconds is accepted. Never negative."""

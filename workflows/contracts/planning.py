@@ -1,0 +1,79 @@
+"""What the planning activity is asked and what it answers."""
+
+from __future__ import annotations
+
+from workflows.contracts.base import Contract, Duration, Instant
+from workflows.contracts.schedule import CatchUp, ExceptWindow, Schedule
+
+
+class Stretch(Contract):
+    """Consecutive occurrences that are recorded as one row."""
+
+    count: int
+    first: Instant
+    """Nominal instant of the first occurrence of the stretch."""
+    last: Instant
+    counted_all: bool = True
+    """False when counting stopped at the planner's bound: ``count`` is then a lower bound."""
+
+
+class PlannedOccurrence(Contract):
+    """One future or due occurrence of a schedule."""
+
+    scheduled_time: Instant
+    """The nominal instant: what the key is made of."""
+    fires_at: Instant
+    """``scheduled_time`` moved by the job's stable spread."""
+    not_after: Instant | None = None
+    """A run whose first chance to fire lies after this instant is late (None: never)."""
+
+
+class TenantHints(Contract):
+    """What workflows and workers need to know of a tenant's plan; never awaited from the database."""
+
+    weight: float = 1.0
+    pool: str = "default"
+    paused: bool = False
+    look_ahead: Duration | None = None
+    """The hold limit L; None is the installation's."""
+
+
+class PlanInput(Contract):
+    """``schedule`` is a resolved one: no ``in``, an ``anchor`` wherever ``every`` is."""
+
+    tenant: str
+    job: str
+    schedule: Schedule
+    spread: Duration | None = None
+    starts_at: Instant | None = None
+    ends_at: Instant | None = None
+    except_: list[ExceptWindow] = []
+    catch_up: CatchUp = CatchUp()
+    after: Instant
+    """The cursor: only occurrences with a later ``scheduled_time`` are planned."""
+    now: Instant
+    passed_until: Instant | None = None
+    """End of a pause: what fired at or before this instant is counted in ``passed``, never run."""
+    late_until: Instant | None = None
+    """A worker found occurrences up to this nominal instant late: they are left out."""
+    remaining: int | None = None
+    """Scheduled runs still allowed by ``max_runs``."""
+    limit: int = 50
+    """At most this many occurrences in the answer."""
+
+
+class Plan(Contract):
+    """The next occurrences, ascending, all later than ``PlanInput.after``.
+
+    ``passed`` and ``missed`` lie before the first of them. ``cursor`` is the instant behind which
+    everything is settled: the caller goes on from there when ``occurrences`` is empty.
+    """
+
+    occurrences: list[PlannedOccurrence] = []
+    passed: Stretch | None = None
+    missed: Stretch | None = None
+    cursor: Instant
+    exhausted: bool = False
+    """No occurrence follows the last one given here, ever."""
+    tzdata: str = ""
+    hints: TenantHints = TenantHints()
