@@ -1,0 +1,1 @@
+"""Everything that touches the outside world for the other packages: settings, Temporal, database, telemetry."""

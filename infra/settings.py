@@ -1,0 +1,50 @@
+"""The one settings object, made at an entry point and passed down. Nothing else reads the environment."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """``CARILLON_*`` variables. Secrets have no default: without them the process does not start."""
+
+    model_config = SettingsConfigDict(env_prefix="CARILLON_", frozen=True, extra="ignore")
+
+    data_dir: Path = Path(".carillon")
+    temporal_address: str = "127.0.0.1:7233"
+    temporal_namespace: str = "default"
+    database_url: str = ""
+    """SQLAlchemy URL (``sqlite+aiosqlite:///…`` or ``postgresql+psycopg://…``)."""
+    jwt_secret: SecretStr = SecretStr("")
+    """HS256 secret of the API's tokens, at least 32 bytes."""
+    jwt_issuer: str | None = None
+    jwt_audience: str | None = None
+    signing_secret: SecretStr = SecretStr("")
+    """Installation secret from which each tenant's webhook signing secret is derived."""
+    public_url: str = ""
+    """Base of the URLs that targets are given."""
+    allow_networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    """Networks that targets may lie in although they are not public."""
+    api_host: str = "127.0.0.1"
+    api_port: int = Field(default=8080, ge=0, le=65535)
+
+    max_concurrent_runs: int = Field(default=200, ge=1, le=100_000)
+    """Runs one worker process fires at once; holds do not count."""
+    max_held_runs: int = Field(default=5000, ge=1, le=1_000_000)
+    """Runs one worker process holds until they are due."""
+    look_ahead: timedelta = timedelta(seconds=30)
+    """The hold limit L: how long before it is due a run may be handed to a worker."""
+    worker_grace: timedelta = timedelta(seconds=30)
+    """How long a stopping worker goes on with its runs."""
+    max_cached_workflows: int = Field(default=1000, ge=0)
+    default_timezone: str = "UTC"
+    max_jobs: int = Field(default=10_000, ge=0)
+    """Jobs a tenant may have; the default plan's quota."""
+    create_rate: float = Field(default=50.0, gt=0)
+    """Jobs a tenant may create per second in the long run; ten times as many at once."""
+    log_level: str = "INFO"

@@ -1,0 +1,173 @@
+"""The job workflow's input and state, its updates and its view."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from workflows.contracts.attempt import Occurrence, OwnBody
+from workflows.contracts.base import Contract, Instant
+from workflows.contracts.definition import JobDefinition
+from workflows.contracts.planning import PlannedOccurrence, TenantHints
+from workflows.contracts.records import ExecutionRow, LastRun, Pause, Record, Stats
+
+RECENT_REQUESTS = 100
+RECORDS_MAX = 200
+RECORDS_MAX_BYTES = 128 * 1024
+CARRIED_BYTES = 32 * 1024
+
+
+class Actor(Contract):
+    """Who asked (the token's ``sub``) and the instant the API accepted it."""
+
+    by: str = ""
+    at: Instant
+
+
+class RunState(Contract):
+    """The occurrence that is being run: held, waiting for a retry, or in flight."""
+
+    occurrence: Occurrence
+    attempt: int = 1
+    fires_at: Instant
+    not_after: Instant | None = None
+    deliveries: int = 0
+    reaps: int = 0
+    started_at: Instant | None = None
+    lateness_ms: int | None = None
+    run_number: int = 0
+    returns: int = 0
+    last_error: str | None = None
+
+
+class ManualRun(Contract):
+    request: str
+    at: Instant
+    by: str = ""
+    body: OwnBody | None = None
+
+
+class AnsweredRequest(Contract):
+    """A remembered answer, so that a repeated call is answered and not done again."""
+
+    id: str
+    key: str
+
+
+class JobState(Contract):
+    """All a job is; passed on at every continue-as-new."""
+
+    tenant: str
+    job: str
+    ref: str
+    generation: int = 1
+    definition: JobDefinition
+    revision: int = 1
+    change: int = 1
+    created_at: Instant
+    created_by: str = ""
+    updated_at: Instant
+    cursor: Instant
+    """Occurrences up to this nominal instant are settled."""
+    plan: list[PlannedOccurrence] = []
+    plan_exhausted: bool = False
+    planned_at: Instant | None = None
+    tzdata: str = ""
+    hints: TenantHints = TenantHints()
+    pause: Pause | None = None
+    passed_until: Instant | None = None
+    """End of the last pause, until the planner has counted what fell into it."""
+    late_until: Instant | None = None
+    run: RunState | None = None
+    triggers: list[ManualRun] = []
+    requests: list[AnsweredRequest] = []
+    """The last :data:`RECENT_REQUESTS` manual requests, oldest first."""
+    scheduled_runs: int = 0
+    run_number: int = 0
+    stats: Stats = Stats()
+    last_run: LastRun | None = None
+    completed_at: Instant | None = None
+    last_ended_at: Instant | None = None
+    records: list[Record] = []
+    records_dropped: int = 0
+
+
+class InFlight(Contract):
+    key: str
+    state: Literal["in_flight", "stopping"]
+
+
+class EditRequest(Contract):
+    definition: JobDefinition
+    if_revision: int | None = None
+    actor: Actor
+
+
+class PauseRequest(Contract):
+    reason: str = ""
+    until: Instant | None = None
+    actor: Actor
+
+
+class ResumeRequest(Contract):
+    actor: Actor
+
+
+class TriggerRequest(Contract):
+    request: str
+    body: OwnBody | None = None
+    actor: Actor
+
+
+class DeleteRequest(Contract):
+    running: Literal["finish", "cancel"] = "finish"
+    if_revision: int | None = None
+    actor: Actor
+
+
+class FiredSignal(Contract):
+    """A worker's word that a run it was asked to stop had fired already."""
+
+    key: str
+    attempt: int
+
+
+class JobView(Contract):
+    """A job as the workflow knows it; what ``GET`` answers from."""
+
+    job: str
+    ref: str
+    generation: int
+    definition: JobDefinition
+    status: Literal["active", "paused", "completed", "deleted"]
+    revision: int
+    change: int
+    created_at: Instant
+    updated_at: Instant
+    pause: Pause | None = None
+    plan: list[PlannedOccurrence] = []
+    """Known next occurrences; may hold fewer than a client wants to see."""
+    cursor: Instant
+    scheduled_runs: int = 0
+    last_run: LastRun | None = None
+    stats: Stats = Stats()
+    current: ExecutionRow | None = None
+    """The occurrence that is alive now, if any."""
+
+
+class JobChanged(Contract):
+    """Answer of every update: the job after it, and what could not be stopped."""
+
+    view: JobView
+    in_flight: list[InFlight] = []
+
+
+class Triggered(Contract):
+    execution: ExecutionRow
+    repeated: bool = False
+
+
+class StopIntent(Contract):
+    """Answer of the ``stop_intent`` query: what a cancelled attempt that has fired should do."""
+
+    intent: Literal["none", "if_held", "now"] = "none"
+    reason: str = ""
