@@ -1,0 +1,64 @@
+"""Parts of the contract that this version cannot carry out: refused by name, never ignored.
+
+A definition that would be stored and then silently not do what it says is worse than a refusal.
+Each entry goes away with the feature that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from api.invalid import escape
+from api.problems import FieldError, Kind, ProblemError
+from workflows.contracts.definition import Alerts
+
+_TARGETS = ("queue", "container", "workflow", "activity")
+
+
+def refuse_unbuilt(document: dict[str, Any]) -> None:
+    """Raises one 422 that names every field of a kind that is not built yet."""
+    found = [FieldError(pointer=pointer, detail=detail) for pointer, detail in _unbuilt(document)]
+    if found:
+        raise ProblemError(Kind.NOT_BUILT, f"`{found[0].pointer}`: {found[0].detail}", errors=found)
+
+
+def _unbuilt(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    target = document.get("target")
+    if isinstance(target, dict):
+        if target.get("type") in _TARGETS:
+            yield "/target/type", f"Targets of type `{target['type']}` are not available yet; use `http`."
+        headers = target.get("headers")
+        for name, value in headers.items() if isinstance(headers, dict) else ():
+            if isinstance(value, dict):
+                yield (
+                    f"/target/headers/{escape(name)}",
+                    "Named secrets are not available yet; give the header's value as a text.",
+                )
+    if document.get("completion") == "callback":
+        yield "/completion", "Completion by callback is not available yet; use `response`."
+    if document.get("pause_after") is not None:
+        yield "/pause_after", "Pausing after failures is not available yet; leave it out."
+    yield from _concurrency(document.get("concurrency"))
+    yield from _alerts(document.get("alerts"))
+
+
+def _concurrency(value: Any) -> Iterator[tuple[str, str]]:
+    if not isinstance(value, dict):
+        return
+    if value.get("policy") in ("allow", "replace", "queue"):
+        yield (
+            "/concurrency/policy",
+            f"The policy `{value['policy']}` is not available yet; use `forbid`.",
+        )
+    if value.get("group") is not None:
+        yield "/concurrency/group", "Concurrency groups are not available yet; leave it out."
+
+
+def _alerts(value: Any) -> Iterator[tuple[str, str]]:
+    if not isinstance(value, dict):
+        return
+    defaults = Alerts().model_dump(mode="json")
+    for name in defaults:
+        if name in value and value[name] != defaults[name]:
+            yield f"/alerts/{name}", "Alerts are not available yet; leave it out."
