@@ -75,7 +75,8 @@ def parse(raw: bytes) -> Any:
 
 async def _read(request: Request, limit: int) -> bytes:
     too_large = ProblemError(
-        Kind.TOO_LARGE, f"The body is larger than {limit // 1024} KiB, the most this call takes; make it smaller."
+        Kind.TOO_LARGE,
+        f"The body is larger than {limit // 1024} KiB, the most this call takes; make it smaller.",
     )
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared[:20]) > limit:
@@ -129,7 +130,9 @@ def _finite(text: str) -> float:
 
 def _bounded_int(text: str) -> int:
     if len(text) > MAX_NUMBER_DIGITS:
-        raise ProblemError(Kind.MALFORMED, f"The number {text[:40]}… has more than {MAX_NUMBER_DIGITS} digits.")
+        raise ProblemError(
+            Kind.MALFORMED, f"The number {text[:40]}… has more than {MAX_NUMBER_DIGITS} digits."
+        )
     return int(text)
 
 

@@ -135,5 +135,3 @@ def _check_labels(labels: dict[str, str]) -> None:
             )
         if len(value) > MAX_LABEL_VALUE:
             raise invalid(f"A label's value has at most {MAX_LABEL_VALUE} characters.", f"/labels/{name}")
-
-

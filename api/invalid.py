@@ -24,9 +24,8 @@ def pointer_into(document: Any, loc: Sequence[str | int], *, missing: bool) -> s
     pointer = ""
     value = document
     for index, part in enumerate(loc):
-        if isinstance(value, dict) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+        in_list = isinstance(value, list) and isinstance(part, int) and part < len(value)
+        if in_list or (isinstance(value, dict) and part in value):
             value = value[part]
         elif not (missing and index == len(loc) - 1):
             continue

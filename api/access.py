@@ -1,0 +1,46 @@
+"""What endpoints ask for: the application's state, and a caller whose token opens the call."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+from fastapi import Depends, Path, Request
+
+from api.auth.principal import Principal, Scope
+from api.problems import Kind, ProblemError
+from api.state import AppState
+from workflows.contracts.names import JOB_ID_PATTERN
+
+
+def app_state(request: Request) -> AppState:
+    state: AppState = request.app.state.carillon
+    return state
+
+
+State = Annotated[AppState, Depends(app_state)]
+
+
+def caller_with(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
+    """A dependency: the caller, if the token is valid and carries the scope."""
+
+    async def caller(request: Request) -> Principal:
+        state = app_state(request)
+        principal = await state.verifier.principal(request.headers.get("authorization"))
+        if scope not in principal.scopes:
+            raise ProblemError(
+                Kind.FORBIDDEN,
+                f"This call needs the scope `{scope}`; the token has "
+                f"`{' '.join(sorted(principal.scopes)) or 'none'}`.",
+                headers={"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'},
+                scope=scope,
+            )
+        return principal
+
+    return caller
+
+
+Reader = Annotated[Principal, Depends(caller_with("jobs:read"))]
+Writer = Annotated[Principal, Depends(caller_with("jobs:write"))]
+
+JobId = Annotated[str, Path(description=f"The job's id: `{JOB_ID_PATTERN}`.", examples=["daily-report"])]

@@ -1,0 +1,68 @@
+"""The application factory: ``create_app(settings)``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.metadata import version
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from api.clock import Clock, RandomName, random_name, system_clock
+from api.middleware import ProblemMiddleware
+from api.openapi import document
+from api.problem_table import problem_for
+from api.problems import Kind, ProblemError, respond
+from api.routers import operations
+from api.state import AppState
+from infra.settings import Settings
+
+TAGS = [
+    {"name": "Jobs", "description": "Definitions and what is done with them."},
+    {"name": "Executions", "description": "The record of every run."},
+    {"name": "Schedules", "description": "What a schedule means, before it is used."},
+    {"name": "Operations", "description": "For those who run the service."},
+]
+
+
+def create_app(
+    settings: Settings, *, clock: Clock = system_clock, random_name: RandomName = random_name
+) -> FastAPI:
+    """The API over one installation. Raises ValueError when a secret is missing or too short.
+
+    Nothing is connected before the application starts, and Temporal and the database may be away
+    even then: the process comes up, and ``/readyz`` says what it waits for.
+    """
+    state = AppState(settings, clock=clock, random_name=random_name)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with state.running():
+            yield
+
+    app = FastAPI(
+        title="Carillon",
+        version=version("carillon"),
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        openapi_tags=TAGS,
+    )
+    app.state.carillon = state
+    app.openapi = partial(document, app)  # type: ignore[method-assign]
+    app.add_middleware(ProblemMiddleware)
+    for kind in (ProblemError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, _answer)
+    app.include_router(operations.router)
+    return app
+
+
+async def _answer(_: Request, error: Exception) -> Response:
+    problem = problem_for(error) or ProblemError(Kind.INTERNAL, "This is a fault of the service.")
+    return respond(problem)

@@ -1,0 +1,178 @@
+"""The one table from errors to problem documents. Nothing else translates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from temporalio.client import (
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from api.problems import FieldError, Kind, ProblemError, invalid, invalid_parameter
+from infra.database.errors import (
+    BadCursor,
+    CreateRateExceeded,
+    DatabaseError,
+    DatabaseRejected,
+    DatabaseUnavailable,
+    IdempotencyConflict,
+    JobExists,
+    QuotaExceeded,
+)
+from infra.temporal.errors import SetupError
+from workflows.domain.errors import RuleError
+
+SOON = {"Retry-After": "1"}
+LATER = {"Retry-After": "5"}
+MAY_BE_APPLIED = "A change sent with it may still be applied: read the job before you send it again."
+
+REJECTIONS: dict[str, tuple[Kind, dict[str, str]]] = {
+    "RevisionMismatch": (Kind.REVISION_MISMATCH, {}),
+    "JobDeleted": (Kind.NOT_FOUND, {}),
+    "RunActive": (Kind.RUN_ACTIVE, {}),
+    "JobBusy": (Kind.BUSY, SOON),
+    "TooManyTriggers": (Kind.TOO_MANY_REQUESTS, SOON),
+}
+"""By the type of the ApplicationError with which the job workflow rejects an update."""
+
+_UNREACHABLE = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.UNKNOWN,
+        RPCStatusCode.INTERNAL,
+        RPCStatusCode.ABORTED,
+        RPCStatusCode.FAILED_PRECONDITION,
+    }
+)
+
+
+def problem_for(error: BaseException) -> ProblemError | None:
+    """The problem an error stands for; None: it is a fault of ours, a 500."""
+    if isinstance(error, ProblemError):
+        return error
+    for kind, translate in _TABLE:
+        if isinstance(error, kind):
+            return translate(error)
+    return None
+
+
+def _rule(error: RuleError) -> ProblemError:
+    detail = str(error)
+    entry = FieldError(pointer=error.pointer, detail=detail)
+    return ProblemError(Kind.INVALID, detail, errors=[entry], code=error.code)
+
+
+def _request(error: RequestValidationError) -> ProblemError:
+    """Only paths, queries and headers are validated by the framework; bodies are our own."""
+    entries = []
+    for item in error.errors():
+        place, *rest = item["loc"]
+        name = ".".join(str(part) for part in rest) or str(place)
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            message = "There is no such parameter; see /docs for those there are."
+        entries.append(FieldError(pointer="", parameter=name, detail=message))
+    first = entries[0]
+    return ProblemError(Kind.INVALID, f"`{first.parameter}`: {first.detail}", errors=entries)
+
+
+def _http(error: HTTPException) -> ProblemError:
+    headers = dict(error.headers or {})
+    match error.status_code:
+        case 404:
+            return ProblemError(
+                Kind.NOT_FOUND, "There is nothing at this address; see /docs.", headers=headers
+            )
+        case 405:
+            allowed = headers.get("Allow") or headers.get("allow", "")
+            return ProblemError(
+                Kind.METHOD_NOT_ALLOWED,
+                f"This address answers {allowed or 'other methods'}.",
+                headers=headers,
+            )
+        case _:
+            return ProblemError(Kind.MALFORMED, "The request cannot be read; see /docs.", headers=headers)
+
+
+def _update(error: WorkflowUpdateFailedError) -> ProblemError:
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.type in REJECTIONS:
+        kind, headers = REJECTIONS[cause.type]
+        return ProblemError(kind, cause.message, headers=headers)
+    return ProblemError(
+        Kind.BUSY, "The job could not take the change, and did not apply it; send it again.", headers=SOON
+    )
+
+
+def _no_answer(error: BaseException) -> ProblemError:
+    return ProblemError(Kind.NO_ANSWER, f"No worker answered in time. {MAY_BE_APPLIED}", headers=LATER)
+
+
+def _query(error: WorkflowQueryFailedError) -> ProblemError:
+    return ProblemError(Kind.NO_ANSWER, "The job could not be read; try again.", headers=LATER)
+
+
+def _rpc(error: RPCError) -> ProblemError | None:
+    if error.status is RPCStatusCode.NOT_FOUND:
+        return ProblemError(Kind.NOT_FOUND, "There is no such job, or it has been deleted.")
+    if error.status is RPCStatusCode.RESOURCE_EXHAUSTED:
+        return ProblemError(Kind.BUSY, "Temporal is at its limit; nothing was done. Try again.", headers=SOON)
+    if error.status in _UNREACHABLE:
+        return ProblemError(
+            Kind.SCHEDULER_UNAVAILABLE, f"Temporal does not answer. {MAY_BE_APPLIED}", headers=LATER
+        )
+    return None
+
+
+def _setup(error: SetupError) -> ProblemError:
+    return ProblemError(
+        Kind.SCHEDULER_UNAVAILABLE, "Temporal cannot be reached; nothing was done.", headers=LATER
+    )
+
+
+def _database(error: DatabaseError) -> ProblemError | None:
+    match error:
+        case DatabaseUnavailable():
+            return ProblemError(
+                Kind.DATABASE_UNAVAILABLE,
+                "The database does not answer, and this call needs it. Jobs run on; try again.",
+                headers=LATER,
+            )
+        case CreateRateExceeded():
+            wait = str(max(1, math.ceil(error.retry_after.total_seconds())))
+            return ProblemError(Kind.TOO_MANY_REQUESTS, str(error), headers={"Retry-After": wait})
+        case QuotaExceeded():
+            return ProblemError(Kind.QUOTA_EXCEEDED, str(error))
+        case JobExists():
+            return ProblemError(Kind.ID_IN_USE, str(error))
+        case IdempotencyConflict():
+            return ProblemError(Kind.IDEMPOTENCY_MISMATCH, str(error))
+        case BadCursor():
+            return invalid_parameter("cursor", "This list gave out no such cursor; begin without one.")
+        case DatabaseRejected():
+            return invalid("The database cannot hold a value of this request; see /docs for the bounds.")
+        case _:
+            return None
+
+
+_TABLE: list[tuple[type[BaseException], Callable[[Any], ProblemError | None]]] = [
+    (RuleError, _rule),
+    (RequestValidationError, _request),
+    (HTTPException, _http),
+    (WorkflowUpdateFailedError, _update),
+    (WorkflowUpdateRPCTimeoutOrCancelledError, _no_answer),
+    (WorkflowQueryFailedError, _query),
+    (RPCError, _rpc),
+    (SetupError, _setup),
+    (DatabaseError, _database),
+]

@@ -1,0 +1,68 @@
+"""The bodies clients send, beside the definition itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from workflows.contracts.base import Duration, Instant
+from workflows.contracts.definition import JobDefinition
+from workflows.contracts.names import JOB_ID_PATTERN, REQUEST_PATTERN
+from workflows.contracts.schedule import Schedule
+
+PREVIEW_MAX = 1000
+
+
+class RequestBody(BaseModel):
+    """Unknown fields are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class JobRequest(JobDefinition):
+    """A job to create: a definition, its id (generated when absent), and whether it starts paused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str | None = Field(default=None, pattern=f"^{JOB_ID_PATTERN}$")
+    paused: bool = False
+
+
+class JobPatch(RequestBody):
+    """A JSON merge patch over the definition: any of its fields; ``schedule`` and ``target`` whole."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class PauseBody(RequestBody):
+    reason: str = Field(default="", max_length=500)
+    until: Instant | None = Field(default=None, description="Resumes by itself then; absent: when asked to.")
+
+
+class ResumeBody(RequestBody):
+    """Nothing to say; an empty body does."""
+
+
+class TriggerBody(RequestBody):
+    request: str | None = Field(
+        default=None,
+        pattern=f"^{REQUEST_PATTERN}$",
+        description="Names this run; the same request runs once. Derived from the Idempotency-Key if absent.",
+    )
+    force: bool = Field(default=False, description="Run beside an active run. Not available yet.")
+    body: Any = Field(default=None, description="Sent instead of the target's body; null sends none.")
+
+
+class PreviewBody(RequestBody):
+    model_config = ConfigDict(populate_by_name=True)
+
+    schedule: Schedule
+    spread: Duration | None = None
+    from_: Instant | None = Field(default=None, alias="from", description="Absent: now.")
+    count: int = Field(default=10, ge=1, le=PREVIEW_MAX)
+
+
+REQUEST_MODELS: tuple[type[BaseModel], ...] = (
+    JobRequest, JobPatch, PauseBody, ResumeBody, TriggerBody, PreviewBody,
+)  # fmt: skip

@@ -1,0 +1,82 @@
+"""What lives as long as the application does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+from temporalio.client import Client
+
+from api.auth.keys import SharedSecret
+from api.auth.verifier import TokenVerifier
+from api.clock import Clock, RandomName, random_name, system_clock
+from api.jobs.locks import JobLocks
+from infra.database.engine import Database
+from infra.database.errors import DatabaseError
+from infra.settings import Settings
+from infra.temporal.client import connect
+from infra.temporal.errors import SetupError
+
+log = logging.getLogger(__name__)
+
+MIGRATION_RETRY_S = 2.0
+PROBE = timedelta(seconds=1)
+
+
+class AppState:
+    """Connections and clocks. Built without touching the network; both servers may be away."""
+
+    def __init__(
+        self, settings: Settings, *, clock: Clock = system_clock, random_name: RandomName = random_name
+    ) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.random_name = random_name
+        self.verifier = TokenVerifier(
+            SharedSecret(settings.jwt_secret), issuer=settings.jwt_issuer, audience=settings.jwt_audience
+        )
+        self.database = Database.open(settings.database_url)
+        self.locks = JobLocks()
+        self.migrated = False
+        self._temporal: Client | None = None
+
+    @property
+    def temporal(self) -> Client:
+        """The client; it connects with its first call. Raises SetupError before the start-up."""
+        if self._temporal is None:
+            raise SetupError("the application has not been started", code="not_started")
+        return self._temporal
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Opens the connections, keeps at the migration until it succeeds, and closes all at the end."""
+        self._temporal = await connect(self.settings, lazy=True)
+        tasks = [asyncio.create_task(self._migrate(), name="migrate")]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self.database.close()
+
+    async def temporal_answers(self) -> bool:
+        """Whether the server's frontend is serving; False within about a second if it is not."""
+        try:
+            async with asyncio.timeout(PROBE.total_seconds() * 2):
+                return await self.temporal.service_client.check_health(timeout=PROBE)
+        except Exception as error:
+            log.info("Temporal does not answer: %s", error)
+            return False
+
+    async def _migrate(self) -> None:
+        while not self.migrated:
+            try:
+                await self.database.migrate()
+                self.migrated = True
+            except DatabaseError as error:
+                log.warning("the database is not ready: %s", error)
+                await asyncio.sleep(MIGRATION_RETRY_S)

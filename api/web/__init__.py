@@ -1,0 +1,1 @@
+"""The page at ``/docs``: made from the OpenAPI document, with nothing fetched from elsewhere."""
