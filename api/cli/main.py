@@ -11,7 +11,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from api.cli.leave import leave
-from infra.installation import settings_for
+from infra.installation import Installation, settings_for
 from infra.telemetry import configure_logging
 from infra.temporal.errors import SetupError
 
@@ -103,6 +103,25 @@ def token(
     from api.cli.token import issue_token
 
     typer.echo(issue_token(settings_for(data_dir), tenant=tenant, scope=scope, subject=sub, ttl=ttl))
+
+
+@app.command()
+def listen(
+    data_dir: DataDir = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1, max=65535, help="(default: the one that carillon up printed, else 8090)"),
+    ] = None,
+    status: Annotated[int, typer.Option(min=200, max=599, help="Status of every answer.")] = 200,
+) -> None:
+    """Receive deliveries, print one line for each, and verify their signatures."""
+    import asyncio
+
+    from api.cli.listen import listen as run_listen
+
+    settings = settings_for(data_dir)
+    chosen = port or Installation(settings.data_dir).read().get("listen_port", 8090)
+    raise typer.Exit(asyncio.run(run_listen(settings, host="127.0.0.1", port=chosen, status=status)))
 
 
 def main() -> None:

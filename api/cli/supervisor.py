@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,22 +149,22 @@ class Child:
 
 
 class Supervisor:
-    """The children of one process, in stages: started first to last, stopped last to first."""
+    """The children of one process. They stop turn by turn, the lowest first; those of one turn together."""
 
     def __init__(self, say: Callable[[str], None], rule: RestartRule | None = None) -> None:
         self._say = say
         self._rule = rule or RestartRule()
-        self._stages: list[list[Child]] = []
+        self._turns: dict[int, list[Child]] = {}
         self._failed = asyncio.Event()
         self._cause: BaseException | None = None
 
-    def start(self, specs: Sequence[ChildSpec]) -> list[Child]:
-        """Starts one more stage."""
-        stage = [Child(spec, self._rule, self._say) for spec in specs]
-        self._stages.append(stage)
-        for child in stage:
+    def start(self, *specs: ChildSpec, stop_turn: int) -> list[Child]:
+        """Starts children that will be stopped in the given turn."""
+        children = [Child(spec, self._rule, self._say) for spec in specs]
+        self._turns.setdefault(stop_turn, []).extend(children)
+        for child in children:
             child.start().add_done_callback(self._ended)
-        return stage
+        return children
 
     async def failure(self) -> BaseException:
         """Waits until a child is given up and returns why."""
@@ -178,13 +178,13 @@ class Supervisor:
             self._failed.set()
 
     async def stop(self) -> None:
-        for stage in reversed(self._stages):
-            await asyncio.gather(*(child.stop() for child in stage))
+        for turn in sorted(self._turns):
+            await asyncio.gather(*(child.stop() for child in self._turns[turn]))
 
     def kill(self) -> None:
         """Ends every child now."""
-        for stage in self._stages:
-            for child in stage:
+        for children in self._turns.values():
+            for child in children:
                 child.kill()
 
 

@@ -174,13 +174,15 @@ class _Up:
             loop.add_signal_handler(signal.SIGHUP, ask_to_stop)
 
     async def _start(self) -> Ready:
-        [temporal] = self._supervisor.start([self._temporal_spec()])
+        [temporal] = self._supervisor.start(self._temporal_spec(), stop_turn=2)
+        [api] = self._supervisor.start(self._api_spec(), stop_turn=0)  # it waits for the server by itself
         client = await connect_when_ready(self._settings, within=_START_WITHIN)
         temporal.was_up = True
         await ensure_search_attributes(client)
         await ensure_retention(client, self._settings.temporal_retention)
-        workers = self._supervisor.start([self._worker_spec(n + 1) for n in range(self._options.workers)])
-        [api] = self._supervisor.start([self._api_spec()])
+        workers = self._supervisor.start(
+            *(self._worker_spec(n + 1) for n in range(self._options.workers)), stop_turn=1
+        )
         await _within(_START_WITHIN, "the API", self._installation.logs, _api_ready(self._settings))
         api.was_up = True
         await _within(_START_WITHIN, "the workers", self._installation.logs, _polling(client, workers))
