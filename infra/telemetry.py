@@ -22,7 +22,9 @@ _LATENESS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 15_000,
 class Telemetry:
     """What a worker counts. Labels are few and bounded: never a tenant, a job or a key."""
 
-    def __init__(self, meter: Meter) -> None:
+    def __init__(self, meter: Meter | None = None) -> None:
+        """Without a meter it counts nothing; for tests and for tools."""
+        meter = meter if meter is not None else NoOpMeter("carillon")
         self._lateness = meter.create_histogram(
             "carillon.attempt.lateness",
             unit="ms",
@@ -51,11 +53,6 @@ class Telemetry:
         self._offset = meter.create_gauge(
             "carillon.clock.offset", unit="s", description="This machine's clock less the Temporal server's"
         )
-
-    @classmethod
-    def off(cls) -> Self:
-        """Counts nothing; for tests and for tools."""
-        return cls(NoOpMeter("carillon"))
 
     @classmethod
     def prometheus(cls, service: str, *, registry: CollectorRegistry = REGISTRY) -> Self:

@@ -25,15 +25,26 @@ _ALARMING = {"ERROR", "CRITICAL", "FATAL"}
 class ChildLog:
     """Reads until the child closes its output, so that a full pipe never stops it.
 
-    The file turns over at 10 MiB and one older file is kept. At most 20 lines in 10 s are shown.
+    The file turns over at 10 MiB and one older file is kept. At most 20 lines in 10 s are shown,
+    and none that the pattern ``quiet`` finds.
     """
 
-    def __init__(self, name: str, path: Path, *, show_warnings: bool = True, terminal: TextIO | None = None):
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        *,
+        show_warnings: bool = True,
+        quiet: str | None = None,
+        terminal: TextIO | None = None,
+    ) -> None:
         self._name = name
         self._path = path
         self._terminal = terminal if terminal is not None else sys.stderr
         self._shown_levels = _ALARMING | ({"WARN", "WARNING"} if show_warnings else set())
         self._show_unmarked = show_warnings
+        self._quiet = re.compile(quiet) if quiet else None
+        self._muted = False
         self._file = RotatingFileHandler(path, maxBytes=_FILE_BYTES, backupCount=1, errors="replace")
         self._shown: deque[float] = deque()
         self._hidden = 0
@@ -55,10 +66,14 @@ class ChildLog:
         if rest:
             self.take(rest.decode(errors="replace"))
 
+    def mute(self) -> None:
+        """Shows nothing more; the file still gets all of it."""
+        self._muted = True
+
     def take(self, line: str) -> None:
         if not line.strip():
             return
-        self._recent.append(line[:_SHOWN_CHARACTERS])
+        self._recent.append(_shortened(line))
         self._file.emit(logging.makeLogRecord({"msg": line.replace("%", "%%"), "args": None}))
         level = _LEVEL.search(line[:120])
         # What carries no level is no log line: a traceback of a process that could not even set up its log.
@@ -69,6 +84,8 @@ class ChildLog:
         self._file.close()
 
     def _show(self, line: str) -> None:
+        if self._muted or (self._quiet is not None and self._quiet.search(line)):
+            return
         now = time.monotonic()
         while self._shown and self._shown[0] < now - _SHOWN_SECONDS:
             self._shown.popleft()
@@ -79,8 +96,15 @@ class ChildLog:
             self._print(f"{self._hidden} more lines in {self._path}")
             self._hidden = 0
         self._shown.append(now)
-        self._print(line[:_SHOWN_CHARACTERS])
+        self._print(_shortened(line))
 
     def _print(self, line: str) -> None:
         with suppress(OSError, ValueError):  # nobody reads the terminal any more
             print(f"{self._name} | {line}", file=self._terminal, flush=True)
+
+
+def _shortened(line: str) -> str:
+    """The ends of a long line: what it is, and where a traceback in one line names its error."""
+    if len(line) <= _SHOWN_CHARACTERS:
+        return line
+    return f"{line[: _SHOWN_CHARACTERS // 2]} … {line[-_SHOWN_CHARACTERS // 2 :]}"

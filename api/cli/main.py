@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+import traceback
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -138,10 +140,11 @@ def main() -> None:
         status = 1
     except SystemExit as error:
         status = error.code if isinstance(error.code, int) else int(error.code is not None)
-    except Exception:
-        import traceback
-
-        traceback.print_exc()
+    except Exception as error:
+        if logging.getLogger().handlers:  # a process that keeps a log: one line there
+            logging.getLogger("carillon").critical("ended by %r", error, exc_info=True)
+        else:
+            traceback.print_exc()
         status = 1
     leave(status)
 

@@ -28,6 +28,9 @@ class ChildSpec:
     stop_within: float = 5.0
     """Seconds between SIGTERM and SIGKILL."""
     show_warnings: bool = True
+    """False: only errors are shown, and nothing while it stops."""
+    quiet: str | None = None
+    """A pattern of lines that are never shown."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Child:
         self._rule = rule
         self._say = on_event
         self._stopping = asyncio.Event()
-        self._log = ChildLog(spec.name, spec.log, show_warnings=spec.show_warnings)
+        self._log = ChildLog(spec.name, spec.log, show_warnings=spec.show_warnings, quiet=spec.quiet)
         self.task: asyncio.Task[None] | None = None
 
     @property
@@ -123,6 +126,8 @@ class Child:
     async def stop(self) -> None:
         """SIGTERM, after ``stop_within`` SIGKILL to the whole group; returns when the child is gone."""
         self._stopping.set()
+        if not self.spec.show_warnings:
+            self._log.mute()
         if self.task is None:
             return
         self._signal(signal.SIGTERM)

@@ -199,6 +199,7 @@ class _Up:
             directory=self._installation.data_dir,
             stop_within=4,
             show_warnings=False,  # it warns of every connection that a restart or its own stop cuts
+            quiet="Frontend is not healthy yet",  # what it answers to those who wait for its start
         )
 
     def _api_spec(self) -> ChildSpec:
