@@ -69,6 +69,10 @@ class Recurrence:
         """The last occurrence strictly earlier, or None."""
         return _datetime(self._at_or_before(to_seconds(instant) - 1))
 
+    def last(self, until: datetime) -> datetime | None:
+        """The last occurrence that is not later than ``until``, or None."""
+        return _datetime(self._at_or_before(_floor(until)))
+
     def first(self) -> datetime | None:
         """The first occurrence of all."""
         return _datetime(self._at_or_after(self._starts))

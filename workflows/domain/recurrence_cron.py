@@ -26,6 +26,7 @@ Fold = Literal["first", "last", "both"]
 LONGEST_GAP = 3 * 3600
 """A longer gap is not made up (as in Debian's cron): that is a correction, not a season."""
 _SLACK = 2 * 86_400
+_EPOCH = date(1970, 1, 1).toordinal()
 _YEARS_KEPT = 64
 
 
@@ -126,16 +127,25 @@ class CronInstants:
 
     def made_up(self, change: Change) -> bool:
         """Whether the end of a gap gets a run for what fell into it."""
-        if self.gap != "shift" or not 0 < change.gap <= LONGEST_GAP:
+        return self.gap == "shift" and self.owed(change) and not self.excluded(change)
+
+    def owed(self, change: Change) -> bool:
+        """Whether a gap swallowed what ``shift`` makes up: a fixed-time run, or all runs of a date."""
+        if not 0 < change.gap <= LONGEST_GAP:
             return False
         low, high = gap_minutes(change)
         if not self.all.count(low, high):
             return False
-        if self._excludes((change.instant + change.after) // 60):
-            return False
         if self.fixed and self.all_fixed.count(low, high):
             return True
         return any(self._lost_date(cron, low, high) for cron in self.wild)
+
+    def excluded(self, change: Change) -> bool:
+        """Whether the first minute after a gap is excluded itself."""
+        day, minute = divmod((change.instant + change.after) // 60, DAY)
+        if date.fromordinal(day + _EPOCH) in self._dates:
+            return True
+        return bool(self._exclude) and bool(Calendar(self._exclude).day(day) >> minute & 1)
 
     def _lost_date(self, cron: Cron, low: int, high: int) -> bool:
         """Whether all runs a wildcard expression has on some local date fell into the gap."""
@@ -145,10 +155,6 @@ class CronInstants:
             if whole and whole == calendar.count(max(low, day * DAY), min(high, (day + 1) * DAY)):
                 return True
         return False
-
-    def _excludes(self, minute: int) -> bool:
-        day = date.fromordinal(date(1970, 1, 1).toordinal() + minute // DAY)
-        return day in self._dates or bool(self._exclude and Calendar(self._exclude).names(minute))
 
     def _regular(self, piece: _Piece) -> bool:
         minute, second = divmod(piece.start + piece.offset, 60)

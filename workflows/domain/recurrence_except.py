@@ -17,7 +17,7 @@ from workflows.domain.recurrence_instants import Count, Instants
 from workflows.domain.zones import Zone
 
 _EPOCH = date(1970, 1, 1).toordinal()
-_STEPS = 40_000
+_STEPS = 20_000
 """Excluded stretches looked at in one search; beyond them nothing is taken to follow."""
 _RUNS = 10_000
 """Allowed stretches looked at in one count."""

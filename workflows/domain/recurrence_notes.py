@@ -65,10 +65,10 @@ def _gap(instants: CronInstants, change: Change, instant: int) -> str:
         times.append(f"{total - len(times)} more")
     verb = "does" if total == 1 else "do"
     listed = times[0] if len(times) == 1 else f"{', '.join(times[:-1])} and {times[-1]}"
+    turned, shows = _time(change.instant + change.before), _time(change.instant + change.after)
     return (
         f"{listed} {verb} not exist on {_date(low * 60)} in {instants.zone.name} "
-        f"(the clock goes forward from {_time(change.instant + change.before)} to {_time(change.instant + change.after)}): "
-        f"{_verdict(instants, change, instant)}"
+        f"(the clock goes forward from {turned} to {shows}): {_verdict(instants, change, instant)}"
     )
 
 
@@ -80,11 +80,11 @@ def _verdict(instants: CronInstants, change: Change, instant: int) -> str:
         return "runs at the first instant after the gap"
     if change.gap > LONGEST_GAP:
         return "left out, since a gap of more than three hours is not made up"
-    if instants.fixed and instants.gap == "skip" and instants.all_fixed.count(*gap_minutes(change)):
+    if not instants.owed(change):
+        return "a wildcard schedule follows elapsed time, so nothing is made up"
+    if instants.gap == "skip":
         return "left out, since gap is 'skip'"
-    if instants.wild:
-        return "nothing is left out of the elapsed time, so nothing is made up"
-    return "left out, since the end of the gap is excluded"
+    return "left out, since the first instant after the gap is excluded"
 
 
 def _time(wall: int) -> str:

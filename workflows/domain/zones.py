@@ -112,11 +112,9 @@ class Zone:
 
         A second that does not exist is answered with the first instant after the gap.
         """
-        year = min(max(year_of(wall), FIRST_YEAR), LAST_YEAR)
-        for change in self.changes(year):
-            if change.instant + change.before <= wall < change.instant + change.after:
-                return change.instant
-        offsets = {offset for change in self.changes(year) for offset in change[1:]}
+        if (gap := self.gap_at(wall)) is not None:
+            return gap.instant
+        offsets = {offset for change in self._around(wall) for offset in change[1:]}
         found = [
             instant
             for offset in offsets or {self.offset(wall)}
@@ -124,13 +122,15 @@ class Zone:
         ]
         return max(found) if last else min(found)
 
-    def exists(self, wall: int) -> bool:
-        """Whether the wall clock ever shows this second."""
-        year = min(max(year_of(wall), FIRST_YEAR), LAST_YEAR)
-        return not any(
-            change.instant + change.before <= wall < change.instant + change.after
-            for change in self.changes(year)
-        )
+    def gap_at(self, wall: int) -> Change | None:
+        """The change whose gap swallows this wall-clock second, if one does."""
+        for change in self._around(wall):
+            if change.instant + change.before <= wall < change.instant + change.after:
+                return change
+        return None
+
+    def _around(self, wall: int) -> tuple[Change, ...]:
+        return self.changes(min(max(year_of(wall), FIRST_YEAR), LAST_YEAR))
 
     def local(self, instant: int) -> datetime:
         """The wall clock at an instant, aware."""

@@ -1,0 +1,103 @@
+"""The next occurrences of a job, and what lies behind them: settled without walking over it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from itertools import islice
+
+from workflows.contracts.planning import Plan, PlanInput, PlannedOccurrence, Stretch
+from workflows.domain.catch_up import later, missed_before, not_after
+from workflows.domain.recurrence import Recurrence, compile_schedule
+from workflows.domain.zones import tzdata_version
+
+_TICK = timedelta(microseconds=1)
+_UNBLOCKED_GRACE = timedelta(seconds=90)
+"""What a run that was held up by another one gets at least, once it is planned again."""
+
+
+def plan(request: PlanInput) -> Plan:
+    """Answers a ``PlanInput``; pure. Raises ``RuleError`` when the schedule is not accepted (any more).
+
+    The occurrences later than ``after`` are cut into ``passed`` (during a pause), ``missed`` (too
+    late to run) and ``occurrences`` (due or future, at most ``limit``), in this order.
+    """
+    recurrence = compile_schedule(
+        request.schedule,
+        tenant=request.tenant,
+        job=request.job,
+        spread=request.spread,
+        starts_at=request.starts_at,
+        ends_at=request.ends_at,
+        except_=request.except_,
+    )
+    if request.remaining is not None and request.remaining <= 0:
+        return Plan(cursor=request.after, exhausted=True, tzdata=tzdata_version())
+    spread = timedelta(seconds=recurrence.offset)
+    cursor = request.after
+    passed = missed = None
+    if request.passed_until is not None:
+        passed = _stretch(recurrence, cursor, later(request.passed_until, -spread))
+        cursor = cursor if passed is None else passed.last
+    held_up = _held_up(request, recurrence, cursor)
+    if (missed_until := _missed_until(request, recurrence, held_up)) is not None:
+        missed = _stretch(recurrence, cursor, missed_until)
+        cursor = cursor if missed is None else missed.last
+    occurrences, exhausted = _occurrences(request, recurrence, cursor, held_up)
+    return Plan(
+        occurrences=occurrences,
+        passed=passed,
+        missed=missed,
+        cursor=cursor,
+        exhausted=exhausted,
+        tzdata=tzdata_version(),
+    )
+
+
+def _stretch(recurrence: Recurrence, after: datetime, until: datetime) -> Stretch | None:
+    first = recurrence.after(after)
+    last = recurrence.last(until)
+    if first is None or last is None or first > last:
+        return None
+    count = recurrence.count(after, until)
+    return Stretch(count=max(count.total, 1), first=first, last=last, counted_all=count.complete)
+
+
+def _held_up(request: PlanInput, recurrence: Recurrence, cursor: datetime) -> datetime | None:
+    """The newest due occurrence, if it fell due while a run of another source held the job up."""
+    if request.blocked_since is None:
+        return None
+    newest = recurrence.last(later(request.now, -timedelta(seconds=recurrence.offset)))
+    if newest is None or newest <= cursor or recurrence.fires_at(newest) < request.blocked_since:
+        return None
+    return newest
+
+
+def _missed_until(request: PlanInput, recurrence: Recurrence, held_up: datetime | None) -> datetime | None:
+    """Occurrences up to this nominal instant do not run."""
+    before = missed_before(request.catch_up, recurrence, request.now)
+    if before is not None and held_up is not None:
+        before = min(before, held_up)
+    until = None if before is None else later(before, -_TICK)
+    if request.late_until is None:
+        return until
+    return request.late_until if until is None else max(until, request.late_until)
+
+
+def _occurrences(
+    request: PlanInput, recurrence: Recurrence, cursor: datetime, held_up: datetime | None
+) -> tuple[list[PlannedOccurrence], bool]:
+    limit = request.limit if request.remaining is None else min(request.limit, request.remaining)
+    found = list(islice(recurrence.forward(cursor), limit + 1))
+    planned = []
+    for n, scheduled_time in enumerate(found[:limit]):
+        fires_at = recurrence.fires_at(scheduled_time)
+        bound = not_after(
+            request.catch_up,
+            fires_at,
+            recurrence.fires_at(found[n + 1]) if n + 1 < len(found) else None,
+            once=recurrence.kind == "once",
+        )
+        if scheduled_time == held_up and bound is not None:
+            bound = max(bound, later(request.now, max(request.catch_up.grace, _UNBLOCKED_GRACE)))
+        planned.append(PlannedOccurrence(scheduled_time=scheduled_time, fires_at=fires_at, not_after=bound))
+    return planned, len(found) <= limit or len(planned) == request.remaining
