@@ -9,7 +9,6 @@ is no guard: on Python 3.11 ``is_global`` is true for ``::127.0.0.1``, ``2002:a9
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 Address = IPv4Address | IPv6Address
@@ -75,11 +74,6 @@ def is_public(address: Address) -> bool:
 
 def is_allowed(address: Address, allow_networks: Sequence[Network]) -> bool:
     """Public, or in a network that the installation allows."""
-    return _is_allowed(address, tuple(allow_networks))
-
-
-@lru_cache(maxsize=10_000)
-def _is_allowed(address: Address, allow_networks: tuple[Network, ...]) -> bool:
     reached = effective(address)
     return is_public(address) or any(
         candidate in network

@@ -6,6 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+_UNICODE = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_ASCII = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+"""For text with half of a surrogate pair, which only an escape can carry."""
+
 
 def encode_body(body: Any, headers: Mapping[str, str]) -> tuple[bytes | None, str | None]:
     """The body's bytes, and the content type to add if the job's headers name none.
@@ -25,13 +29,9 @@ def encode_body(body: Any, headers: Mapping[str, str]) -> tuple[bytes | None, st
         except UnicodeEncodeError:
             raise ValueError("the body has half of a surrogate pair, which no text can carry") from None
     try:
-        return _dumps(body, ensure_ascii=False).encode(), added
+        return _UNICODE.encode(body).encode(), added
     except UnicodeEncodeError:
-        return _dumps(body, ensure_ascii=True).encode(), added
-
-
-def _dumps(body: Any, *, ensure_ascii: bool) -> str:
-    return json.dumps(body, ensure_ascii=ensure_ascii, separators=(",", ":"), allow_nan=False)
+        return _ASCII.encode(body).encode(), added
 
 
 def _is_json(content_type: str) -> bool:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from functools import lru_cache
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
@@ -57,14 +58,16 @@ class CheckedResolver:
 
     def __init__(self, lookup: Lookup, allow_networks: Sequence[Network]) -> None:
         self._lookup = lookup
-        self._allow_networks = tuple(allow_networks)
+        self._is_allowed = lru_cache(maxsize=10_000)(
+            lambda text: is_allowed(parse_resolved(text), allow_networks)
+        )
         self._in_flight: dict[str, asyncio.Task[Sequence[str]]] = {}
 
     async def addresses(self, target: TargetUrl) -> tuple[str, ...]:
         """Every address of a target, all of them allowed. Raises Blocked or NoAddress."""
         found = [str(target.literal)] if target.literal is not None else await self._find(target.host)
         for text in found:
-            if not is_allowed(parse_resolved(text), self._allow_networks):
+            if not self._is_allowed(text):
                 shown = text if target.literal is not None else f"{target.host} ({text})"
                 raise Blocked(f"address not allowed: {shown} is not public")
         return tuple(found)

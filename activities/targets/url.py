@@ -7,6 +7,7 @@ import socket
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import quote
 
@@ -68,6 +69,7 @@ def check_url(url: str, allow_networks: Sequence[Network]) -> None:
         )
 
 
+@lru_cache(maxsize=4096)
 def parse_url(text: str) -> TargetUrl:
     """Take a URL apart. Raises UrlError for anything a library might read in two ways."""
     if len(text) > MAX_LENGTH:
