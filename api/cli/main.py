@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import TypeAdapter, ValidationError
+from rich.console import Console
 
 from api.cli.leave import leave
 from infra.installation import Installation, settings_for
@@ -124,6 +125,33 @@ def listen(
     settings = settings_for(data_dir)
     chosen = port or Installation(settings.data_dir).read().get("listen_port", 8090)
     raise typer.Exit(asyncio.run(run_listen(settings, host="127.0.0.1", port=chosen, status=status)))
+
+
+@app.command()
+def preview(
+    expression: Annotated[str, typer.Argument(help="Cron text, a duration (PT90S) or an instant.")],
+    timezone: Annotated[str | None, typer.Option(help="IANA name, as in Europe/London.")] = None,
+    count: Annotated[int, typer.Option(min=1, max=100)] = 5,
+) -> None:
+    """Show when a schedule would run."""
+    from api.cli.preview import show
+
+    default = settings_for().default_timezone
+    show(expression, timezone=timezone, default_timezone=default, count=count, console=Console())
+
+
+@app.command()
+def doctor(
+    data_dir: DataDir = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Examine what an installation stands on; exit status 1 if something needed is missing."""
+    import asyncio
+
+    from api.cli.doctor import examine, report
+
+    findings = asyncio.run(examine(settings_for(data_dir)))
+    raise typer.Exit(report(findings, as_json=as_json, console=Console()))
 
 
 def main() -> None:

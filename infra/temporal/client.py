@@ -8,11 +8,11 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from temporalio.client import Client, TLSConfig
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError
 
 from infra.settings import Settings
+from infra.temporal.converter import DATA_CONVERTER
 from infra.temporal.errors import SetupError
 from infra.temporal.namespace import retention
 
@@ -35,7 +35,7 @@ async def connect(settings: Settings, *, runtime: Runtime | None = None, lazy: b
         return await Client.connect(
             settings.temporal_address,
             namespace=settings.temporal_namespace,
-            data_converter=pydantic_data_converter,
+            data_converter=DATA_CONVERTER,
             api_key=settings.temporal_api_key.get_secret_value() if settings.temporal_api_key else None,
             tls=_tls(settings),
             runtime=runtime,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from infra.temporal.dynamic_config import DYNAMIC_CONFIG
@@ -42,3 +43,20 @@ class EmbeddedServer:
         for value in DYNAMIC_CONFIG:
             arguments += ["--dynamic-config-value", f"{value.key}={value.value}"]
         return tuple(arguments)
+
+
+def running_values(port: int, *, processes: Path = Path("/proc")) -> dict[str, str] | None:
+    """The dynamic config of this machine's ``start-dev`` server on ``port``, by its command line.
+
+    None where no such process can be seen: another machine, another user's, another system than Linux.
+    """
+    for directory in processes.glob("[0-9]*"):
+        try:
+            arguments = (directory / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        pairs = list(pairwise(arguments))
+        if "start-dev" in arguments and ("--port", str(port)) in pairs:
+            values = [value for option, value in pairs if option == "--dynamic-config-value"]
+            return dict(value.split("=", 1) for value in values if "=" in value)
+    return None
