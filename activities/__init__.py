@@ -1,0 +1,1 @@
+"""What workflows reach the outside through: attempts, planning, records."""

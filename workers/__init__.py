@@ -1,0 +1,1 @@
+"""The worker process: its composition root and its two queues."""

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from workflows.contracts.base import Contract, Instant
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.planning import TenantHints
-from workflows.contracts.records import LastRun, Record, Stats, Trigger
+from workflows.contracts.records import Record, Stats, Trigger
 
 
 class OwnBody(Contract):
@@ -87,6 +87,8 @@ class AttemptReport(Contract):
     reaps: int = 0
     started_at: Instant | None = None
     """First firing of the whole execution."""
+    fired_at: Instant | None = None
+    """Firing of this attempt, of the delivery that ended it."""
     lateness_ms: int | None = None
     ended_at: Instant
     status_code: int | None = None
@@ -104,4 +106,3 @@ class AttemptReport(Contract):
     """Every record that rode along is in the database."""
     tzdata: str = ""
     hints: TenantHints | None = None
-    last_run: LastRun | None = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import ConfigDict
+
 from workflows.contracts.attempt import Occurrence, OwnBody
 from workflows.contracts.base import Contract, Instant
 from workflows.contracts.definition import JobDefinition
@@ -24,7 +26,9 @@ class Actor(Contract):
 
 
 class RunState(Contract):
-    """The occurrence that is being run: held, waiting for a retry, or in flight."""
+    """The occurrence that is being run: held, waiting for a retry, or in flight. Mutable."""
+
+    model_config = ConfigDict(frozen=False)
 
     occurrence: Occurrence
     attempt: int = 1
@@ -35,8 +39,10 @@ class RunState(Contract):
     started_at: Instant | None = None
     lateness_ms: int | None = None
     run_number: int = 0
-    returns: int = 0
-    last_error: str | None = None
+    not_before: Instant | None = None
+    """A worker that returned the run asked for it not to be scheduled again earlier."""
+    holdable: bool = True
+    """False: a worker's clock runs ahead, so the server's timer decides when the run is due."""
 
 
 class ManualRun(Contract):
@@ -54,7 +60,9 @@ class AnsweredRequest(Contract):
 
 
 class JobState(Contract):
-    """All a job is; passed on at every continue-as-new."""
+    """All a job is; passed on at every continue-as-new. Mutable: its workflow is its only writer."""
+
+    model_config = ConfigDict(frozen=False)
 
     tenant: str
     job: str
@@ -75,7 +83,8 @@ class JobState(Contract):
     hints: TenantHints = TenantHints()
     pause: Pause | None = None
     passed_until: Instant | None = None
-    """End of the last pause, until the planner has counted what fell into it."""
+    """Occurrences due up to here did not run and are only counted, by the next plan."""
+    passed_reason: str = "paused"
     late_until: Instant | None = None
     run: RunState | None = None
     triggers: list[ManualRun] = []
@@ -86,9 +95,12 @@ class JobState(Contract):
     stats: Stats = Stats()
     last_run: LastRun | None = None
     completed_at: Instant | None = None
-    last_ended_at: Instant | None = None
     records: list[Record] = []
-    records_dropped: int = 0
+    storing: bool = True
+    """The last attempt's records were stored: those left over may ride along."""
+    deleted: bool = False
+    blocked_since: Instant | None = None
+    """Start of a run of another source that held the schedule up."""
 
 
 class InFlight(Contract):

@@ -56,6 +56,9 @@ class PlanInput(Contract):
     """End of a pause: what fired at or before this instant is counted in ``passed``, never run."""
     late_until: Instant | None = None
     """A worker found occurrences up to this nominal instant late: they are left out."""
+    blocked_since: Instant | None = None
+    """A run of another source held the job up since this instant: the newest occurrence that fell due
+    since then is not late, however long that took."""
     remaining: int | None = None
     """Scheduled runs still allowed by ``max_runs``."""
     limit: int = 50

@@ -122,6 +122,8 @@ class JobRow(Contract):
     created_at: Instant
     updated_at: Instant
     next_fires_at: Instant | None = None
+    run_number: int | None = None
+    """The last run that ``next_fires_at`` takes into account; progress of later runs moves it on."""
 
 
 class Record(Contract):

@@ -1,0 +1,161 @@
+"""The attempt activity: takes a run from the server, and answers for it whatever happens.
+
+What a worker knows becomes a result. Only its own death is left to the native retry policy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from activities.clock import Clock, ServerOffset
+from activities.fence import Fences
+from activities.hold import Hold, Sender
+from activities.records import Recorder
+from activities.stop import ask_to_stop
+from activities.turnstile import Turnstile
+from infra.telemetry import Telemetry
+from workflows.contracts.attempt import AttemptInput, AttemptReport
+from workflows.contracts.failures import ATTEMPT_FAILED
+from workflows.contracts.names import ATTEMPT_ACTIVITY
+from workflows.domain import history
+
+STORE_WAIT = timedelta(milliseconds=50)
+"""How long a result waits for its row; the workflow keeps the row otherwise."""
+
+log = logging.getLogger(__name__)
+
+
+class ReturnRate:
+    """Bounds how many runs a second are returned from the turnstile, so that a backlog is not churned."""
+
+    def __init__(self, per_second: float = 50.0) -> None:
+        self._per_second = per_second
+        self._left = per_second
+        self._at = 0.0
+
+    def take(self, now: float) -> bool:
+        """Whether one may be returned at ``now``, seconds on any steady clock."""
+        self._left = min(self._per_second, self._left + (now - self._at) * self._per_second)
+        self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+@dataclass(frozen=True)
+class Places:
+    """What all attempts of a worker process share."""
+
+    sender: Sender
+    turnstile: Turnstile
+    returns: ReturnRate
+    fences: Fences
+    clock: Clock
+    offset: ServerOffset
+    recorder: Recorder
+    telemetry: Telemetry
+    worker: str
+    """This process, as histories and the Temporal UI name it."""
+    hold_limit: timedelta
+    tzdata: str
+
+
+class Attempts:
+    """The attempt activity of one worker process, and its graceful end."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._holds: set[Hold] = set()
+        self._stops_at: datetime | None = None
+
+    @property
+    def active(self) -> int:
+        return len(self._holds)
+
+    @activity.defn(name=ATTEMPT_ACTIVITY)
+    async def attempt(self, inp: AttemptInput) -> AttemptReport:
+        """Hold until ``fires_at``, fence, wait at the turnstile, fire, keep the lease, report."""
+        places, info = self._places, activity.info()
+        places.offset.sample(places.clock.now(), info.started_time)
+        if (offset := places.offset.seconds) is not None:
+            places.telemetry.clock_offset(offset)
+        hold = Hold(inp, info, places)
+        self._holds.add(hold)
+        try:
+            if self._stops_at is not None:
+                hold.worker_stops(self._stops_at)
+            report = await self._answer_for(hold)
+        finally:
+            self._holds.discard(hold)
+        report = await self._told(inp, report)
+        places.telemetry.attempt_ended(report.outcome, report.reason)
+        if report.outcome in ("failed", "timed_out"):
+            raise ApplicationError(
+                (report.error or report.outcome)[:500],
+                report,
+                type=ATTEMPT_FAILED,
+                non_retryable=True,
+                category=ApplicationErrorCategory.BENIGN,
+            ) from None
+        return report
+
+    async def _answer_for(self, hold: Hold) -> AttemptReport:
+        """Wait for the run; a cancel is one bare event and must not break off what has fired."""
+        hold.start()
+        asking: asyncio.Task[None] | None = None
+        try:
+            while not hold.ended.done():
+                try:
+                    await asyncio.wait({hold.ended})
+                except asyncio.CancelledError:
+                    details = activity.cancellation_details()
+                    if details is not None and details.worker_shutdown:
+                        hold.give_back("worker_stopping")
+                    elif details is not None and (details.not_found or details.timed_out):
+                        hold.cancel("lease_lost")
+                    elif not hold.fired:
+                        hold.cancel("stopped")
+                    elif asking is None:
+                        asking = asyncio.create_task(ask_to_stop(hold))
+            return hold.ended.result()
+        finally:
+            if asking is not None:
+                asking.cancel()
+            hold.close()
+
+    async def _told(self, inp: AttemptInput, report: AttemptReport) -> AttemptReport:
+        """Hand the rows to the database; nothing waits for it longer than a moment."""
+        records = list(inp.records)
+        has_row = report.outcome in ("succeeded", "failed", "timed_out") or (
+            report.outcome == "cancelled" and report.fired
+        )
+        if has_row:
+            records.append(history.attempt_record(inp, report, history.verdict(inp, report)))
+        if not records:
+            return report.model_copy(update={"stored": True})
+        stored = await self._places.recorder.store(records, STORE_WAIT)
+        return report.model_copy(
+            update={"stored": stored or not has_row, "carried_stored": stored and bool(inp.records)}
+        )
+
+    # -- the end of the process --------------------------------------------------------------------
+
+    async def stop(self, grace: timedelta, is_idle: Callable[[], bool] = lambda: False) -> None:
+        """Go on with what fires or ends within ``grace``, give the rest back; bounded by ``grace``."""
+        clock = self._places.clock
+        self._stops_at = clock.now() + grace
+        for hold in list(self._holds):
+            hold.worker_stops(self._stops_at)
+        until = clock.elapsed() + grace.total_seconds()
+        while self._holds and clock.elapsed() < until and not is_idle():
+            await clock.sleep(0.05)
+        for hold in list(self._holds):
+            hold.give_back("worker_stopping")

@@ -1,0 +1,80 @@
+"""The fence: the awaited heartbeat that lets a held run fire (architecture.md, section 4).
+
+``activity.heartbeat`` only queues; this call returns when the server has taken the beat, so a run
+whose activity was cancelled, or given to another worker, learns it before it writes a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from enum import Enum
+
+from temporalio import activity
+from temporalio.client import AsyncActivityCancelledError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.clock import Clock
+from workflows.contracts.attempt import HeartbeatDetails
+
+START_COUNTS_FOR = timedelta(seconds=2)
+"""The start of an activity is as good as a fence for this long."""
+CALL_TIMEOUT = timedelta(seconds=1)
+MIN_SPREAD = timedelta(milliseconds=500)
+IN_FLIGHT = 16
+_GOLDEN = 0.6180339887498949
+
+
+class Passed(Enum):
+    YES = "yes"
+    CANCELLED = "cancelled"
+    """A stop reached the server first."""
+    GONE = "gone"
+    """The attempt belongs to another worker now, or to nobody."""
+    UNKNOWN = "unknown"
+    """The server did not answer: ask again and be late."""
+
+
+class Fences:
+    """All fences of a process: at most 16 in flight, spread before the instant by what they cost."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._places = asyncio.Semaphore(IN_FLIGHT)
+        self._cost = 0.005
+        self._turn = 0.0
+        self.held = 0
+        """Runs that will want a fence; kept by the holders."""
+
+    def spread(self, hold: timedelta) -> timedelta:
+        """How long before its instant a run that is held for ``hold`` may be fenced."""
+        wanted = timedelta(seconds=self.held * self._cost)
+        return min(max(wanted, MIN_SPREAD), hold / 2)
+
+    def at(self, fires_at: datetime, hold: timedelta) -> datetime:
+        """An instant in the spread before ``fires_at``; successive calls fill it evenly."""
+        self._turn = (self._turn + _GOLDEN) % 1.0
+        return fires_at - self.spread(hold) * (0.1 + 0.9 * self._turn)
+
+    def is_stale(self, fenced: datetime, now: datetime, hold: timedelta) -> bool:
+        return now - fenced > self.spread(hold) + START_COUNTS_FOR
+
+    async def pass_with(self, details: HeartbeatDetails) -> Passed:
+        """Beat with ``details`` and wait for the server's word, at most a second."""
+        async with self._places:
+            begun = self._clock.elapsed()
+            try:
+                handle = activity.client().get_async_activity_handle(task_token=activity.info().task_token)
+                await asyncio.wait_for(
+                    handle.heartbeat(details, rpc_timeout=CALL_TIMEOUT), CALL_TIMEOUT.total_seconds() * 1.5
+                )
+            except AsyncActivityCancelledError:
+                return Passed.CANCELLED
+            except RPCError as error:
+                return Passed.GONE if error.status == RPCStatusCode.NOT_FOUND else Passed.UNKNOWN
+            except TimeoutError:
+                return Passed.UNKNOWN
+            self._cost += 0.1 * (min(self._clock.elapsed() - begun, 1.0) - self._cost)
+        # core's own lease timer is reset only by this one, and it must carry the same details
+        activity.heartbeat(details)
+        return Passed.YES

@@ -1,0 +1,369 @@
+"""One holder's part in one attempt: hold, fence, turnstile, fire, lease (architecture.md, section 4).
+
+The order is fixed. A cancel that arrives before the request is written always stops it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Protocol
+
+from temporalio import activity
+
+from activities.clock import sleep_until
+from activities.fence import START_COUNTS_FOR, Passed
+from activities.targets.delivery import Answer, Delivery
+from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDetails
+from workflows.contracts.base import rfc3339
+from workflows.contracts.names import execution_id
+from workflows.domain import history
+from workflows.domain.look_ahead import fraction
+
+if TYPE_CHECKING:
+    from activities.attempt import Places
+
+TURNSTILE_WAIT = timedelta(seconds=1)
+"""A held run still at the turnstile this long after it was due goes to the queue of due runs."""
+HOLD_SLACK = timedelta(seconds=5)
+"""A hold longer than the limit and this means that a clock was set back."""
+REAP_SPREAD = 4.0
+"""From the second redelivery on a run waits a hashed 0 to 4 s, so that poison jobs part company."""
+FENCE_AGAIN = 0.2
+TURNSTILE_AGAIN = 0.25
+
+log = logging.getLogger(__name__)
+
+
+class Sender(Protocol):
+    async def send(
+        self, delivery: Delivery, *, deadline: timedelta, before_write: Callable[[], None]
+    ) -> Answer: ...
+
+
+class _StaleFence(Exception):
+    """The fence is too old to fire behind: the process stood still, or the connection took long."""
+
+
+class _Ended(Exception):
+    """The run ends here with this report."""
+
+    def __init__(self, report: AttemptReport) -> None:
+        self.report = report
+
+
+class Hold:
+    """Holds a run until it is due and fires it; :attr:`ended` becomes its report."""
+
+    def __init__(self, inp: AttemptInput, info: activity.Info, places: Places) -> None:
+        self.inp = inp
+        self.fired = False
+        """By this holder: a request may have been written."""
+        self._places = places
+        self._clock = places.clock
+        self._info = info
+        self._begun = self._clock.elapsed()
+        self._began_at = self._clock.now()
+        self._hold_time = max(inp.fires_at - self._began_at, timedelta(0))
+        self._lease = inp.definition.heartbeat_timeout
+        self._fenced: float | None = None
+        self._stop: tuple[str, str] | None = None
+        self._learn_from_lost_holder()
+        self._tried_at: datetime | None = None
+        self._fired_at: datetime | None = None
+        self._beaten: HeartbeatDetails | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self.ended: asyncio.Task[AttemptReport]
+
+    def _learn_from_lost_holder(self) -> None:
+        inp, kept = self.inp, self._info.heartbeat_details
+        self.deliveries, self.reaps = inp.deliveries, inp.reaps
+        self.started_at, self.lateness_ms = inp.first_started_at, inp.first_lateness_ms
+        if self._info.attempt == 1 or not kept:
+            return
+        lost = HeartbeatDetails.model_validate(kept[0])
+        self.deliveries = max(self.deliveries, lost.deliveries)
+        self.reaps = max(self.reaps, lost.reaps)
+        self.started_at = self.started_at or lost.started_at
+        if self.lateness_ms is None:
+            self.lateness_ms = lost.lateness_ms
+        if lost.phase == "fired" and lost.native_attempt == self._info.attempt - 1:
+            self.reaps += 1
+            self._places.telemetry.reaped()
+
+    # -- from outside ------------------------------------------------------------------------------
+
+    @property
+    def beat_interval(self) -> float:
+        return self._lease.total_seconds() / 3
+
+    def start(self) -> None:
+        self.ended = asyncio.create_task(self._run())
+        self._beating = asyncio.create_task(self._beat())
+
+    def close(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+        self.ended.cancel()
+
+    def cancel(self, reason: str) -> None:
+        """Stop the run wherever it is; a request on its way is broken off."""
+        self._break_off("cancelled", reason)
+
+    def give_back(self, reason: str) -> None:
+        """Return the run to the job, which schedules the same attempt again."""
+        self._break_off("returned", reason)
+
+    def worker_stops(self, at: datetime) -> None:
+        """The worker goes on until ``at``: what is not due by then is given back."""
+        if not self.fired and self.inp.fires_at > at:
+            self.give_back("worker_stopping")
+
+    def _break_off(self, outcome: str, reason: str) -> None:
+        if self._stop is None:
+            self._stop = (outcome, reason)
+        if hasattr(self, "ended"):
+            self.ended.cancel()
+
+    # -- the run -----------------------------------------------------------------------------------
+
+    async def _run(self) -> AttemptReport:
+        places = self._places
+        places.telemetry.held(+1)
+        try:
+            if self._stop is not None:
+                raise asyncio.CancelledError
+            self._refuse_poison()
+            answer = await self._held_and_fired()
+            return self._report_of(answer)
+        except _Ended as end:
+            return end.report
+        except asyncio.CancelledError:
+            outcome, reason = self._stop or ("returned", "worker_stopping")
+            return self._report(outcome, reason=reason)
+        except Exception as error:
+            log.exception("attempt %s broke", self._execution_id)
+            return self._report(
+                "failed", error=f"internal: {type(error).__name__}: {error}"[:500], retryable=True
+            )
+        finally:
+            places.telemetry.held(-1)
+
+    def _refuse_poison(self) -> None:
+        if self.reaps > self.inp.definition.max_reaps:
+            raise _Ended(
+                self._report(
+                    "failed",
+                    reason="leases_lost",
+                    error=f"lease lost {self.reaps} times: every worker that ran this was lost",
+                )
+            )
+
+    async def _held_and_fired(self) -> Answer:
+        places, inp, clock = self._places, self.inp, self._clock
+        if places.offset.is_ahead and self._hold_time > timedelta(0):
+            raise _Ended(self._report("returned", reason="clock_ahead"))
+        if self._hold_time > places.hold_limit + HOLD_SLACK:
+            raise _Ended(self._report("returned", reason="clock_behind", resume_at=inp.fires_at))
+        places.fences.held += 1
+        try:
+            if self._hold_time > START_COUNTS_FOR:
+                await self._sleep_until(places.fences.at(inp.fires_at, self._hold_time))
+                await self._pass_fence()
+            await self._sleep_until(inp.fires_at)
+        finally:
+            places.fences.held -= 1
+        if inp.not_after is not None and self.deliveries == 0 and clock.now() > inp.not_after:
+            raise _Ended(self._report("late"))
+        if self.reaps > 1:
+            await clock.sleep(REAP_SPREAD * fraction("reap", self._execution_id, str(self.reaps)))
+        return await self._through_turnstile()
+
+    async def _sleep_until(self, instant: datetime) -> None:
+        """Never early; a hold that turns out longer than it can be means the clock was set back."""
+        patience = (self._places.hold_limit + HOLD_SLACK).total_seconds()
+        if not await sleep_until(self._clock, instant, self._begun + patience):
+            raise _Ended(self._report("returned", reason="clock_behind", resume_at=self.inp.fires_at))
+
+    async def _through_turnstile(self) -> Answer:
+        """Wait for a place; a run that was held does not wait long, for others can fire it."""
+        places, inp = self._places, self.inp
+        while True:
+            try:
+                async with asyncio.timeout(self._turnstile_patience()) as waiting:
+                    async with places.turnstile.place(
+                        inp.tenant,
+                        weight=inp.hints.weight,
+                        priority=inp.definition.priority,
+                        due=inp.occurrence.fires_at,
+                    ):
+                        waiting.reschedule(None)
+                        places.telemetry.firing(+1)
+                        try:
+                            return await self._fire()
+                        finally:
+                            places.telemetry.firing(-1)
+            except TimeoutError:
+                if places.returns.take(self._clock.elapsed()):
+                    raise _Ended(self._report("returned", reason="turnstile")) from None
+
+    def _turnstile_patience(self) -> float | None:
+        if self._hold_time <= timedelta(0):
+            return None
+        waited = (self._clock.now() - self.inp.fires_at).total_seconds()
+        return max(TURNSTILE_WAIT.total_seconds() - waited, TURNSTILE_AGAIN)
+
+    async def _fire(self) -> Answer:
+        inp, clock = self.inp, self._clock
+        while True:
+            if not self._fence_holds():
+                await self._pass_fence()
+            self._tried_at = clock.now()
+            left = self._time_left()
+            if left <= timedelta(0):
+                return Answer(outcome="timed_out", error="max_duration is used up", error_kind="timeout")
+            try:
+                return await self._places.sender.send(
+                    self._delivery(), deadline=min(left, inp.definition.timeout), before_write=self._firing
+                )
+            except _StaleFence:
+                log.info("the fence of %s became stale before the request was written", self._execution_id)
+
+    def _firing(self) -> None:
+        """Called immediately before the first byte of the request can reach the socket."""
+        if not self._fence_holds():
+            raise _StaleFence
+        now = self._clock.now()
+        self.fired = True
+        self._fired_at = now
+        self.deliveries += 1
+        if self.started_at is None:
+            self.started_at = now
+            late = now - self.inp.occurrence.fires_at
+            self.lateness_ms = max(0, round(late.total_seconds() * 1000))
+        self._places.telemetry.fired((now - self.inp.fires_at).total_seconds())
+        if self._beaten is None:
+            self._beaten = self._details("fired")
+            activity.heartbeat(self._beaten)
+        self._places.recorder.offer(
+            [
+                history.running_record(
+                    self.inp,
+                    delivery=self.deliveries,
+                    started_at=self.started_at,
+                    at=now,
+                    lateness_ms=self.lateness_ms,
+                    worker=self._places.worker,
+                )
+            ]
+        )
+
+    def _time_left(self) -> timedelta:
+        """What is left of ``max_duration``, which counts from the first firing of the execution."""
+        if self.started_at is None:
+            return self.inp.definition.max_duration
+        return self.started_at + self.inp.definition.max_duration - self._clock.now()
+
+    # -- fence and lease ---------------------------------------------------------------------------
+
+    def _fence_holds(self) -> bool:
+        now = self._clock.elapsed()
+        if self._fenced is not None:
+            spread = self._places.fences.spread(self._hold_time)
+            return now - self._fenced <= (spread + START_COUNTS_FOR).total_seconds()
+        since_start = (self._clock.now() - self._info.started_time).total_seconds()
+        return max(now - self._begun, since_start) <= START_COUNTS_FOR.total_seconds()
+
+    async def _pass_fence(self) -> None:
+        """Ask until the server answers; it may take the run away, and then nothing is written."""
+        while True:
+            details = self._beaten or self._details("fired", deliveries=self.deliveries + 1)
+            begun = self._clock.elapsed()
+            passed = await self._places.fences.pass_with(details)
+            if passed is Passed.YES:
+                self._fenced, self._beaten = begun, details
+                return
+            if passed is not Passed.UNKNOWN:
+                self._places.telemetry.fence_refused()
+                raise _Ended(self._report("cancelled", reason="stopped"))
+            await self._clock.sleep(FENCE_AGAIN)
+
+    async def _beat(self) -> None:
+        """Keep the lease; a hold shorter than half of it needs no beat."""
+        held_long = self._hold_time > self._lease / 2
+        while True:
+            await self._clock.sleep(self.beat_interval)
+            if self._beaten is not None:
+                activity.heartbeat(self._beaten)
+            elif held_long or self._hold_is_over():
+                activity.heartbeat(self._details("held"))
+
+    def _hold_is_over(self) -> bool:
+        return self._clock.now() >= self.inp.fires_at
+
+    def _details(self, phase: str, *, deliveries: int | None = None) -> HeartbeatDetails:
+        return HeartbeatDetails(
+            native_attempt=self._info.attempt,
+            phase="fired" if phase == "fired" else "held",
+            deliveries=self.deliveries if deliveries is None else deliveries,
+            reaps=self.reaps,
+            started_at=self.started_at,
+            lateness_ms=self.lateness_ms,
+            worker=self._places.worker,
+            at=self._clock.now(),
+        )
+
+    # -- what is sent and what is reported ---------------------------------------------------------
+
+    @property
+    def _execution_id(self) -> str:
+        return execution_id(self.inp.occurrence.key, self.inp.attempt)
+
+    def _delivery(self) -> Delivery:
+        inp = self.inp
+        own = inp.occurrence.body
+        return Delivery(
+            tenant=inp.tenant,
+            job=inp.job,
+            key=inp.occurrence.key,
+            execution_id=self._execution_id,
+            attempt=inp.attempt,
+            delivery=self.deliveries + 1,
+            scheduled_time=rfc3339(inp.occurrence.scheduled_time),
+            trigger=inp.occurrence.trigger,
+            target=inp.definition.target,
+            body=inp.definition.target.body if own is None else own.value,
+        )
+
+    def _report_of(self, answer: Answer) -> AttemptReport:
+        if self.started_at is None:
+            self.started_at = self._tried_at  # no connection came about, but the attempt is used
+        timed_out = answer.outcome == "timed_out" and self._time_left() <= timedelta(0)
+        return self._report(
+            answer.outcome,
+            status_code=answer.status_code,
+            error=answer.error,
+            answer=answer.answer,
+            retryable=answer.retryable and not timed_out,
+            retry_after_s=answer.retry_after_s,
+            reason="max_duration" if timed_out else None,
+        )
+
+    def _report(self, outcome: str, **more: object) -> AttemptReport:
+        return AttemptReport.model_validate(
+            {
+                "outcome": outcome,
+                "fired": self.deliveries > 0,
+                "deliveries": self.deliveries,
+                "reaps": self.reaps,
+                "started_at": self.started_at,
+                "fired_at": self._fired_at or self._tried_at,
+                "lateness_ms": self.lateness_ms,
+                "ended_at": self._clock.now(),
+                "worker": self._places.worker,
+                "tzdata": self._places.tzdata,
+                **more,
+            }
+        )

@@ -1,0 +1,151 @@
+"""A worker inside the test's process: the real queues, activities and HTTP, with records kept in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Worker
+
+from activities.attempt import Attempts, Places, ReturnRate
+from activities.clock import Clock, ServerOffset, SystemClock
+from activities.fence import Fences
+from activities.records import Records
+from activities.targets.http import HttpSender
+from activities.turnstile import Turnstile
+from infra.settings import Settings
+from infra.telemetry import Telemetry
+from workers.queues import make_workers
+from workflows.contracts import names
+from workflows.contracts.definition import JobDefinition
+from workflows.contracts.job import Actor, JobState, JobView
+from workflows.contracts.records import ExecutionRow, Record
+from workflows.domain import resolve
+from workflows.domain.zones import tzdata_version
+
+TENANT = "acme"
+
+
+@dataclass
+class MemoryRecorder:
+    """Takes every record, or none while it is ``away``."""
+
+    records: list[Record] = field(default_factory=list)
+    away: bool = False
+
+    async def store(self, records: Sequence[Record], wait: timedelta) -> bool:
+        if self.away:
+            return False
+        self.records.extend(records)
+        return True
+
+    def offer(self, records: Sequence[Record]) -> None:
+        if not self.away:
+            self.records.extend(records)
+
+    def executions(self, ref: str) -> dict[str, ExecutionRow]:
+        """The newest row of each execution of a job, in the order of their first mention."""
+        rows: dict[str, ExecutionRow] = {}
+        for record in self.records:
+            row = record.execution
+            if row is not None and record.ref == ref:
+                kept = rows.get(row.key)
+                if kept is None or row.seq >= kept.seq:
+                    rows[row.key] = row
+        return rows
+
+
+@dataclass
+class Fleet:
+    client: Client
+    settings: Settings
+    recorder: MemoryRecorder = field(default_factory=MemoryRecorder)
+    clock: Clock = field(default_factory=SystemClock)
+    attempts: Attempts | None = None
+    _workers: tuple[Worker, ...] = ()
+    _running: list[asyncio.Task[None]] = field(default_factory=list)
+    _sender: HttpSender | None = None
+
+    async def start(self) -> Self:
+        self._sender = HttpSender(
+            allow_networks=self.settings.allow_networks,
+            signing_secret=self.settings.signing_secret.get_secret_value(),
+            user_agent="carillon-tests",
+            now=self.clock.now,
+        )
+        places = Places(
+            sender=self._sender,
+            turnstile=Turnstile(self.settings.max_concurrent_runs),
+            returns=ReturnRate(),
+            fences=Fences(self.clock),
+            clock=self.clock,
+            offset=ServerOffset(),
+            recorder=self.recorder,
+            telemetry=Telemetry(),
+            worker="test-worker",
+            hold_limit=self.settings.look_ahead,
+            tzdata=tzdata_version(),
+        )
+        self.attempts = Attempts(places)
+        self._workers = make_workers(
+            self.client,
+            self.settings,
+            attempts=self.attempts,
+            records=Records(self.recorder),
+            identity="test-worker",
+        )
+        self._running = [asyncio.create_task(worker.run()) for worker in self._workers]
+        return self
+
+    async def stop(self, grace: timedelta = timedelta(0)) -> None:
+        shutdowns = [asyncio.create_task(worker.shutdown()) for worker in self._workers]
+        if self.attempts is not None:
+            await self.attempts.stop(grace)
+        await asyncio.gather(*shutdowns, *self._running)
+        if self._sender is not None:
+            await self._sender.close()
+
+    def with_settings(self, **changes: Any) -> Fleet:
+        return dataclasses.replace(self, settings=self.settings.model_copy(update=changes))
+
+    async def create(
+        self, job: str, definition: dict[str, Any], *, cursor: datetime | None = None
+    ) -> WorkflowHandle[Any, Any]:
+        """Start a job as the API does."""
+        now = datetime.now(UTC)
+        parsed = JobDefinition.model_validate(definition)
+        schedule = resolve.resolve(parsed.schedule, now=now, default_timezone="UTC", tenant=TENANT, job=job)
+        state = JobState(
+            tenant=TENANT,
+            job=job,
+            ref=job,
+            definition=parsed.model_copy(update={"schedule": schedule}),
+            created_at=now,
+            updated_at=now,
+            cursor=cursor or now,
+        )
+        return await self.client.start_workflow(
+            names.JOB_WORKFLOW,
+            state,
+            id=names.job_workflow_id(TENANT, job),
+            task_queue=names.MAIN_QUEUE,
+        )
+
+
+def actor(by: str = "tester") -> Actor:
+    return Actor(by=by, at=datetime.now(UTC))
+
+
+def fresh(name: str) -> str:
+    """A job id that no other test uses."""
+    return f"{name}-{uuid.uuid4().hex[:8]}"
+
+
+async def view(job: WorkflowHandle[Any, Any]) -> JobView:
+    return await job.query(names.QUERY_VIEW, result_type=JobView)

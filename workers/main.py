@@ -1,0 +1,95 @@
+"""Composition root of the worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from datetime import timedelta
+from importlib.metadata import version
+
+from activities.attempt import Attempts, Places, ReturnRate
+from activities.clock import ServerOffset, SystemClock
+from activities.fence import Fences
+from activities.records import Records
+from activities.targets.http import HttpSender
+from activities.turnstile import Turnstile
+from infra.database.engine import Database
+from infra.database.errors import DatabaseError
+from infra.database.writer import RecordWriter
+from infra.settings import Settings
+from infra.telemetry import Telemetry
+from infra.temporal.client import connect_when_ready, make_runtime
+from workers.queues import make_workers
+from workflows.domain.zones import tzdata_version
+
+CONNECT_WITHIN = timedelta(minutes=5)
+MIGRATE_AGAIN = 5.0
+RECORDS_AT_END = timedelta(seconds=3)
+
+log = logging.getLogger(__name__)
+
+
+async def run(settings: Settings, *, stop: asyncio.Event) -> int:
+    """Serve both queues until ``stop`` is set, then give back what is held; the exit status."""
+    client = await connect_when_ready(settings, within=CONNECT_WITHIN, runtime=make_runtime())
+    clock = SystemClock()
+    database = Database.open(settings.database_url)
+    recorder = RecordWriter(database)
+    recorder.start()
+    migration = asyncio.create_task(_migrate(database))
+    sender = HttpSender(
+        allow_networks=settings.allow_networks,
+        signing_secret=settings.signing_secret.get_secret_value(),
+        user_agent=f"carillon/{version('carillon')}",
+        now=clock.now,
+    )
+    identity = f"{os.getpid()}@{socket.gethostname()}"
+    attempts = Attempts(
+        Places(
+            sender=sender,
+            turnstile=Turnstile(settings.max_concurrent_runs),
+            returns=ReturnRate(),
+            fences=Fences(clock),
+            clock=clock,
+            offset=ServerOffset(),
+            recorder=recorder,
+            telemetry=Telemetry.of(settings, "carillon-worker"),
+            worker=identity,
+            hold_limit=settings.look_ahead,
+            tzdata=tzdata_version(),
+        )
+    )
+    workers = make_workers(client, settings, attempts=attempts, records=Records(recorder), identity=identity)
+    serving = [asyncio.create_task(worker.run()) for worker in workers]
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        done, _ = await asyncio.wait({stopping, *serving}, return_when=asyncio.FIRST_COMPLETED)
+        if stopping not in done:
+            log.error("a worker ended by itself: %s", next(task.exception() for task in done))
+            return 1
+        log.info("stopping: %d runs are held or running", attempts.active)
+        shutdowns = [asyncio.create_task(worker.shutdown()) for worker in workers]
+        await attempts.stop(settings.worker_grace)
+        await asyncio.gather(*shutdowns)
+        await asyncio.gather(*serving)
+        return 0
+    finally:
+        stopping.cancel()
+        migration.cancel()
+        await recorder.close(RECORDS_AT_END)
+        await sender.close()
+        await database.close()
+
+
+async def _migrate(database: Database) -> None:
+    """Whoever comes first brings the schema up to date; no run waits for it."""
+    while True:
+        try:
+            await database.migrate()
+        except DatabaseError as error:
+            log.warning("the database cannot be migrated yet: %s", error)
+            await asyncio.sleep(MIGRATE_AGAIN)
+        else:
+            return

@@ -1,0 +1,71 @@
+"""The Temporal workers of one process (architecture.md, section 4, Queues and places).
+
+One serves workflows and the attempts that are held, with plenty of places; the other serves attempts
+that are due now, with as many places as the process fires at once, so that a backlog stays in the
+server's fair queue where other workers can take it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio.client import Client
+from temporalio.worker import Worker, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from activities.attempt import Attempts
+from activities.planning import plan
+from activities.records import Records
+from infra.settings import Settings
+from workflows.contracts.names import DUE_QUEUE, MAIN_QUEUE
+from workflows.job import JobWorkflow
+
+HEARTBEAT_THROTTLE = timedelta(seconds=1)
+"""Else a beat each 20 s of a minute's lease is sent after 48 s."""
+STICKY_TIMEOUT = timedelta(seconds=2)
+"""A dead worker's cached jobs wait this long for it."""
+SHUTDOWN_MARGIN = timedelta(seconds=5)
+"""Beyond our own grace, for results to reach the server."""
+
+WORKFLOWS = (JobWorkflow,)
+
+
+def workflow_runner() -> WorkflowRunner:
+    """The sandbox, with what is pure passed through: it costs memory for every cached job otherwise."""
+    return SandboxedWorkflowRunner(
+        restrictions=SandboxRestrictions.default.with_passthrough_modules(
+            "pydantic", "pydantic_core", "annotated_types", "workflows.contracts", "workflows.domain"
+        )
+    )
+
+
+def make_workers(
+    client: Client, settings: Settings, *, attempts: Attempts, records: Records, identity: str
+) -> tuple[Worker, Worker]:
+    """The worker of workflows and held attempts, and the worker of attempts due now."""
+    grace = settings.worker_grace + SHUTDOWN_MARGIN
+    main = Worker(
+        client,
+        task_queue=MAIN_QUEUE,
+        workflows=WORKFLOWS,
+        activities=[attempts.attempt, plan, records.flush],
+        workflow_runner=workflow_runner(),
+        identity=identity,
+        max_cached_workflows=settings.max_cached_workflows,
+        max_concurrent_activities=settings.max_held_runs,
+        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
+        graceful_shutdown_timeout=grace,
+    )
+    due = Worker(
+        client,
+        task_queue=DUE_QUEUE,
+        activities=[attempts.attempt],
+        identity=identity,
+        max_concurrent_activities=settings.max_concurrent_runs,
+        max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        default_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,
+        graceful_shutdown_timeout=grace,
+    )
+    return main, due

@@ -1,0 +1,93 @@
+"""What a job's state looks like from outside: its view, its status, its page in the Temporal UI."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from workflows.contracts.base import rfc3339
+from workflows.contracts.definition import JobDefinition
+from workflows.contracts.job import JobState, JobView
+from workflows.contracts.records import ExecutionRow, Outcome
+
+Status = Literal["active", "paused", "completed", "deleted"]
+
+
+def status(state: JobState) -> Status:
+    if state.deleted:
+        return "deleted"
+    if state.pause is not None:
+        return "paused"
+    return "completed" if state.completed_at is not None else "active"
+
+
+def timing(definition: JobDefinition) -> tuple[Any, ...]:
+    """The parts of a definition that decide when it runs."""
+    d = definition
+    return (d.schedule, d.spread, d.starts_at, d.ends_at, d.max_runs, d.except_)
+
+
+def current(state: JobState, *, calling: bool) -> ExecutionRow | None:
+    """The execution that is alive. ``held`` stands for everything from the hold on: a query cannot
+    see whether the instant has come, so a reader compares ``fires_at`` with its own clock."""
+    run = state.run
+    if run is None:
+        return None
+    outcome: Outcome = "held" if calling else "scheduled"
+    if run.attempt > 1 or run.started_at is not None:
+        outcome = "retrying"
+    return ExecutionRow(
+        key=run.occurrence.key,
+        scheduled_time=run.occurrence.scheduled_time,
+        fires_at=run.fires_at,
+        trigger=run.occurrence.trigger,
+        outcome=outcome,
+        seq=0,
+        started_at=run.started_at,
+        lateness_ms=run.lateness_ms,
+        revision=state.revision,
+    )
+
+
+def view(state: JobState, *, calling: bool) -> JobView:
+    return JobView(
+        job=state.job,
+        ref=state.ref,
+        generation=state.generation,
+        definition=state.definition,
+        status=status(state),
+        revision=state.revision,
+        change=state.change,
+        created_at=state.created_at,
+        updated_at=state.updated_at,
+        pause=state.pause,
+        plan=state.plan,
+        cursor=state.cursor,
+        scheduled_runs=state.scheduled_runs,
+        last_run=state.last_run,
+        stats=state.stats,
+        current=current(state, calling=calling),
+    )
+
+
+def describe(state: JobState) -> str:
+    """Markdown for the Temporal UI."""
+    run, pause, last = state.run, state.pause, state.last_run
+    lines = [f"**{status(state)}**, revision {state.revision}"]
+    if pause is not None:
+        until = f" until {rfc3339(pause.until)}" if pause.until else ""
+        lines.append(f"paused since {rfc3339(pause.since)}{until}: {pause.reason or 'no reason given'}")
+    if run is not None:
+        what = f"attempt {run.attempt} of `{run.occurrence.key}`"
+        lines.append(f"now: {what}, due {rfc3339(run.fires_at)}")
+    elif state.plan:
+        lines.append(f"next: {rfc3339(state.plan[0].fires_at)}")
+    if last is not None:
+        lines.append(f"last: `{last.key}` {last.outcome}" + (f" ({last.reason})" if last.reason else ""))
+    counts = state.stats
+    lines.append(
+        f"{counts.succeeded} of {counts.runs} runs succeeded, {counts.dead_lettered} dead-lettered, "
+        f"{counts.skipped} skipped, {counts.missed} missed"
+    )
+    if state.records:
+        lines.append(f"{len(state.records)} records wait for the database")
+    return "\n\n".join(lines)

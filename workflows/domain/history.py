@@ -1,0 +1,188 @@
+"""Rows of the execution history, composed the same way by the worker that knows them and by the workflow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from workflows.contracts.attempt import AttemptInput, AttemptReport
+from workflows.contracts.names import execution_id, scheduled_key
+from workflows.contracts.planning import Stretch
+from workflows.contracts.records import (
+    FINAL_PHASE,
+    AttemptRow,
+    ExecutionRow,
+    JobProgress,
+    LastRun,
+    Outcome,
+    Record,
+    Stats,
+    sequence,
+)
+from workflows.domain import retry, stats
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What an attempt's report means for its execution."""
+
+    outcome: Outcome
+    reason: str | None = None
+    retry_at: datetime | None = None
+
+    @property
+    def final(self) -> bool:
+        return self.retry_at is None
+
+
+def verdict(inp: AttemptInput, report: AttemptReport) -> Verdict:
+    """The execution's outcome after this attempt: final, or ``retrying`` with the next due instant."""
+    if report.outcome == "succeeded":
+        return Verdict("succeeded")
+    if report.outcome == "cancelled":
+        return Verdict("cancelled", report.reason)
+    decision = retry.after_failure(
+        inp.definition,
+        attempt=inp.attempt,
+        retryable=report.retryable,
+        reason=report.reason,
+        now=report.ended_at,
+        started_at=report.started_at,
+        retry_after_s=report.retry_after_s,
+        execution_id=execution_id(inp.occurrence.key, inp.attempt),
+    )
+    if isinstance(decision, retry.RetryAt):
+        return Verdict("retrying", None, decision.at)
+    return Verdict("dead_lettered", decision.reason)
+
+
+def running_record(inp: AttemptInput, *, delivery: int, started_at: datetime, at: datetime,
+                   lateness_ms: int | None, worker: str) -> Record:  # fmt: skip
+    """The row of a run that has just fired (``at``), so that lists show it among those alive."""
+    seq = sequence(inp.attempt, delivery, 1)
+    return Record(
+        tenant=inp.tenant,
+        ref=inp.ref,
+        execution=_execution(inp, "running", seq, started_at=started_at, lateness_ms=lateness_ms),
+        attempt=AttemptRow(
+            attempt=inp.attempt,
+            delivery=delivery,
+            execution_id=execution_id(inp.occurrence.key, inp.attempt),
+            outcome="running",
+            seq=seq,
+            started_at=at,
+            worker=worker,
+            revision=inp.revision,
+        ),
+    )
+
+
+def attempt_record(inp: AttemptInput, report: AttemptReport, found: Verdict) -> Record:
+    """The rows of an attempt that has ended, and the job's progress if its execution has too."""
+    if report.outcome in ("late", "returned"):
+        raise ValueError(f"an attempt that was {report.outcome} leaves no row")
+    seq = sequence(inp.attempt, report.deliveries, 5)
+    attempt = AttemptRow(
+        attempt=inp.attempt,
+        delivery=report.deliveries,
+        execution_id=execution_id(inp.occurrence.key, inp.attempt),
+        outcome=report.outcome,
+        seq=seq,
+        started_at=report.fired_at,
+        ended_at=report.ended_at,
+        status_code=report.status_code,
+        error=report.error,
+        answer=report.answer,
+        worker=report.worker,
+        revision=inp.revision,
+    )
+    execution = _execution(
+        inp,
+        found.outcome,
+        seq,
+        started_at=report.started_at,
+        ended_at=report.ended_at if found.final else None,
+        lateness_ms=report.lateness_ms,
+        reason=found.reason,
+    )
+    return Record(
+        tenant=inp.tenant,
+        ref=inp.ref,
+        execution=execution,
+        attempt=attempt,
+        progress=_progress(inp, execution) if found.final else None,
+    )
+
+
+def settled_record(inp: AttemptInput, *, outcome: Outcome, reason: str | None, deliveries: int,
+                   started_at: datetime | None, ended_at: datetime) -> Record:  # fmt: skip
+    """The job workflow's own word on how an execution ended; it stands over the worker's."""
+    execution = _execution(
+        inp,
+        outcome,
+        sequence(inp.attempt, deliveries, FINAL_PHASE),
+        started_at=started_at,
+        ended_at=ended_at,
+        reason=reason,
+    )
+    return Record(tenant=inp.tenant, ref=inp.ref, execution=execution, progress=_progress(inp, execution))
+
+
+def stretch_record(tenant: str, ref: str, revision: int, stretch: Stretch, *, outcome: Outcome,
+                   reason: str | None, at: datetime) -> Record:  # fmt: skip
+    """One row for occurrences that did not run; ``at`` is when that was decided."""
+    execution = ExecutionRow(
+        key=scheduled_key(tenant, ref, stretch.first),
+        scheduled_time=stretch.first,
+        fires_at=stretch.first,
+        outcome=outcome,
+        seq=sequence(0, 0, FINAL_PHASE),
+        ended_at=at,
+        reason=reason,
+        count=stretch.count,
+        last_scheduled_time=stretch.last,
+        revision=revision,
+    )
+    return Record(tenant=tenant, ref=ref, execution=execution)
+
+
+def last_run(execution: ExecutionRow) -> LastRun:
+    """How a job's answer shows its last run."""
+    return LastRun(
+        key=execution.key,
+        scheduled_time=execution.scheduled_time,
+        trigger=execution.trigger,
+        outcome=execution.outcome,
+        started_at=execution.started_at,
+        ended_at=execution.ended_at,
+        reason=execution.reason,
+    )
+
+
+def _execution(inp: AttemptInput, outcome: Outcome, seq: int, *, started_at: datetime | None,
+               ended_at: datetime | None = None, lateness_ms: int | None = None,
+               reason: str | None = None) -> ExecutionRow:  # fmt: skip
+    return ExecutionRow(
+        key=inp.occurrence.key,
+        scheduled_time=inp.occurrence.scheduled_time,
+        fires_at=inp.occurrence.fires_at,
+        trigger=inp.occurrence.trigger,
+        outcome=outcome,
+        seq=seq,
+        started_at=started_at,
+        ended_at=ended_at,
+        lateness_ms=lateness_ms,
+        reason=reason,
+        revision=inp.revision,
+    )
+
+
+def _progress(inp: AttemptInput, execution: ExecutionRow) -> JobProgress:
+    ended_at = execution.ended_at or execution.fires_at
+    counts: Stats = stats.after_run(inp.stats, execution.outcome, ended_at)
+    return JobProgress(
+        run_number=inp.run_number,
+        stats=counts,
+        last_run=last_run(execution),
+        next_fires_at=inp.next_fires_at,
+    )

@@ -1,0 +1,382 @@
+"""The transitions of a job's state, one function each; the job workflow only says when.
+
+All of them change the state they are given. Time is an argument, and nothing waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from workflows.contracts import names
+from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDetails, Occurrence
+from workflows.contracts.definition import JobDefinition
+from workflows.contracts.job import RECENT_REQUESTS, AnsweredRequest, JobState, ManualRun, RunState
+from workflows.contracts.planning import Plan, PlanInput, PlannedOccurrence, Stretch
+from workflows.contracts.records import ExecutionRow, JobRow, Outcome, Record
+from workflows.domain import backlog, details, gate, history, stats
+from workflows.domain.gate import ActiveRun, Decision
+
+# -- taking the next occurrence --------------------------------------------------------------------
+
+
+def begin_planned(state: JobState, due: PlannedOccurrence) -> None:
+    state.run_number += 1
+    state.run = RunState(
+        occurrence=Occurrence(
+            key=names.scheduled_key(state.tenant, state.ref, due.scheduled_time),
+            scheduled_time=due.scheduled_time,
+            fires_at=due.fires_at,
+        ),
+        fires_at=due.fires_at,
+        not_after=due.not_after,
+        run_number=state.run_number,
+    )
+
+
+def begin_manual(state: JobState, manual: ManualRun) -> None:
+    state.run_number += 1
+    state.run = RunState(
+        occurrence=Occurrence(
+            key=names.manual_key(state.tenant, state.ref, manual.request),
+            trigger="manual",
+            scheduled_time=manual.at,
+            fires_at=manual.at,
+            body=manual.body,
+        ),
+        fires_at=manual.at,
+        run_number=state.run_number,
+    )
+
+
+def ask_for_run(state: JobState, manual: ManualRun) -> None:
+    """Queue a manual run and remember its request."""
+    key = names.manual_key(state.tenant, state.ref, manual.request)
+    answered = AnsweredRequest(id=manual.request, key=key)
+    state.requests = [*state.requests[-(RECENT_REQUESTS - 1) :], answered]
+    state.triggers.append(manual)
+
+
+def put_back(state: JobState, run: RunState) -> None:
+    """The occurrence was not served: it is decided again when it is due."""
+    state.run = None
+    if run.occurrence.trigger == "manual":
+        request = run.occurrence.key.rpartition(":manual-")[2]
+        manual = ManualRun(request=request, at=run.occurrence.fires_at, body=run.occurrence.body)
+        state.triggers.insert(0, manual)
+
+
+def attempt_input(state: JobState, run: RunState) -> AttemptInput:
+    behind = [due for due in state.plan if due.scheduled_time > run.occurrence.scheduled_time]
+    first_chance = run.attempt == 1 and is_unserved(run)
+    return AttemptInput(
+        tenant=state.tenant,
+        ref=state.ref,
+        job=state.job,
+        occurrence=run.occurrence,
+        attempt=run.attempt,
+        fires_at=run.fires_at,
+        not_after=run.not_after if first_chance else None,
+        definition=state.definition,
+        revision=state.revision,
+        first_started_at=run.started_at,
+        first_lateness_ms=run.lateness_ms,
+        deliveries=run.deliveries,
+        reaps=run.reaps,
+        run_number=run.run_number,
+        stats=state.stats,
+        next_fires_at=behind[0].fires_at if behind else None,
+        hints=state.hints,
+        records=backlog.carried(state.records) if state.storing else [],
+    )
+
+
+# -- planning --------------------------------------------------------------------------------------
+
+
+def plan_input(state: JobState, now: datetime) -> PlanInput:
+    definition = state.definition
+    return PlanInput(
+        tenant=state.tenant,
+        job=state.job,
+        schedule=definition.schedule,
+        spread=definition.spread,
+        starts_at=definition.starts_at,
+        ends_at=definition.ends_at,
+        except_=definition.except_,
+        catch_up=definition.catch_up,
+        after=state.cursor,
+        now=now,
+        passed_until=state.passed_until,
+        late_until=state.late_until,
+        blocked_since=state.blocked_since,
+        remaining=None if definition.max_runs is None else definition.max_runs - state.scheduled_runs,
+    )
+
+
+def adopt(state: JobState, plan: Plan, now: datetime) -> None:
+    """Take over a plan made at ``now``, and record what it leaves out."""
+    if plan.passed is not None:
+        record_stretch(state, plan.passed, "skipped", state.passed_reason, now)
+    if plan.missed is not None:
+        record_stretch(state, plan.missed, "missed", None, now)
+    state.cursor = max(state.cursor, plan.cursor)
+    state.plan = list(plan.occurrences)
+    # A skipped occurrence does not use up max_runs, so only an empty plan says that it is used up.
+    state.plan_exhausted = plan.exhausted and (state.definition.max_runs is None or not plan.occurrences)
+    state.planned_at, state.tzdata, state.hints = now, plan.tzdata, plan.hints
+    state.passed_until = state.late_until = state.blocked_since = None
+
+
+def drop_plan(state: JobState) -> None:
+    state.plan, state.plan_exhausted = [], False
+
+
+# -- what an attempt came back with ----------------------------------------------------------------
+
+
+def is_unserved(run: RunState) -> bool:
+    """No request of this execution can have reached the target."""
+    return run.attempt == 1 and run.started_at is None and run.deliveries == 0
+
+
+def learn(state: JobState, run: RunState, inp: AttemptInput, report: AttemptReport) -> None:
+    """What every report tells, whatever the outcome."""
+    if report.carried_stored:
+        confirm(state, inp.records)
+    if state.tzdata and report.tzdata > state.tzdata:
+        drop_plan(state)
+    if report.hints is not None:
+        state.hints = report.hints
+    run.deliveries, run.reaps = report.deliveries, report.reaps
+    if report.fired:
+        run.started_at, run.lateness_ms = report.started_at, report.lateness_ms
+
+
+def returned(state: JobState, run: RunState, report: AttemptReport) -> None:
+    """A worker gave the run back: the same attempt is scheduled again, or decided again."""
+    run.not_before = report.resume_at
+    unserved = is_unserved(run) and run.occurrence.trigger == "schedule"
+    if report.reason == "clock_ahead":
+        run.holdable = False
+    elif report.reason == "clock_behind" and unserved:
+        state.run = None  # planned under a clock that has been set back since
+        drop_plan(state)
+    elif unserved and (state.deleted or state.pause is not None):
+        put_back(state, run)
+
+
+def late(state: JobState, run: RunState) -> None:
+    """The first chance to fire came too late: the planner applies the catch-up policy."""
+    state.run = None
+    drop_plan(state)
+    state.late_until = run.occurrence.scheduled_time
+
+
+def stopped_unfired(state: JobState, run: RunState, inp: AttemptInput, now: datetime) -> None:
+    """A stop reached the run before any request was written."""
+    if state.deleted:
+        settle(state, run, inp, "cancelled", "deleted", now)
+    elif run.attempt == 1:
+        put_back(state, run)
+    elif state.pause is not None:
+        settle(state, run, inp, "dead_lettered", "paused", now)
+    # else: an edit came; the retry keeps its time, under the new definition
+
+
+def ended(state: JobState, run: RunState, inp: AttemptInput, report: AttemptReport, now: datetime) -> None:
+    """The attempt has an outcome: a retry, or the end of the execution."""
+    served(state, run)
+    verdict = history.verdict(inp, report)
+    record = history.attempt_record(inp, report, verdict)
+    if not report.stored:
+        keep(state, [record])
+    state.storing = report.stored
+    if verdict.retry_at is None:
+        finished(state, run, verdict.outcome, verdict.reason, report.ended_at, record.execution)
+    elif state.deleted or state.pause is not None:
+        settle(state, run, inp, "dead_lettered", "deleted" if state.deleted else "paused", now)
+    else:
+        run.attempt += 1
+        run.fires_at, run.not_after, run.not_before, run.deliveries = verdict.retry_at, None, None, 0
+
+
+def lease_lost(state: JobState, run: RunState, inp: AttemptInput, *, left: HeartbeatDetails | None,
+               stopped: str | None, now: datetime) -> None:  # fmt: skip
+    """The server gave up an attempt that had fired. ``left``: the last holder's details. ``stopped``:
+    the reason, if it was to stop wherever it was; else the same attempt is scheduled again."""
+    served(state, run)
+    if left is not None:
+        run.deliveries = max(run.deliveries, left.deliveries)
+        run.reaps = max(run.reaps, left.reaps) + (left.phase == "fired")
+        run.started_at = run.started_at or left.started_at
+        run.lateness_ms = left.lateness_ms if run.lateness_ms is None else run.lateness_ms
+    if stopped is not None:
+        settle(state, run, inp, "cancelled", stopped, now)
+    elif run.reaps > state.definition.max_reaps:
+        settle(state, run, inp, "dead_lettered", "leases_lost", now)
+
+
+# -- the end of an execution -----------------------------------------------------------------------
+
+
+def served(state: JobState, run: RunState) -> None:
+    """Move the cursor: this occurrence has had its run, whatever becomes of it."""
+    at = run.occurrence.scheduled_time
+    if run.occurrence.trigger != "schedule" or state.cursor >= at:
+        return
+    state.cursor = at
+    state.scheduled_runs += 1
+    state.plan = [due for due in state.plan if due.scheduled_time > at]
+
+
+def settle(state: JobState, run: RunState, inp: AttemptInput, outcome: Outcome, reason: str | None,
+           now: datetime) -> None:  # fmt: skip
+    """End an execution by the workflow's own word, over whatever the worker wrote."""
+    served(state, run)
+    record = history.settled_record(
+        inp,
+        outcome=outcome,
+        reason=reason,
+        deliveries=run.deliveries,
+        started_at=run.started_at,
+        ended_at=now,
+    )
+    keep(state, [record])
+    finished(state, run, outcome, reason, now, record.execution)
+
+
+def finished(state: JobState, run: RunState, outcome: Outcome, reason: str | None, ended_at: datetime,
+             row: ExecutionRow | None) -> None:  # fmt: skip
+    state.run = None
+    state.stats = stats.after_run(state.stats, outcome, ended_at)
+    if row is not None:
+        state.last_run = history.last_run(row)
+    if run.started_at is not None:
+        active = ActiveRun(
+            scheduled=run.occurrence.trigger == "schedule",
+            fires_at=run.occurrence.fires_at,
+            started_at=run.started_at,
+            ended_at=ended_at,
+        )
+        skip_overlapped(state, active, ended_at)
+
+
+def skip_overlapped(state: JobState, active: ActiveRun, ended_at: datetime) -> None:
+    """Count what fell due while the run was active; what it merely held up stays in the plan."""
+    if not state.plan or state.plan[0].fires_at >= ended_at:
+        return
+    grace = state.definition.catch_up.grace
+    skipped = 0
+    while skipped < len(state.plan) and (
+        gate.decide(state.plan[skipped].fires_at, active, grace) is Decision.SKIP
+    ):
+        skipped += 1
+    if skipped == 0:
+        state.blocked_since = active.started_at
+    elif skipped == len(state.plan):  # more may lie behind this batch: the planner counts them all
+        drop_plan(state)
+        state.passed_until, state.passed_reason = ended_at - timedelta(microseconds=1), "overlap"
+    else:
+        past, state.plan = state.plan[:skipped], state.plan[skipped:]
+        state.cursor = max(state.cursor, past[-1].scheduled_time)
+        record_stretch(state, _stretch(past), "skipped", "overlap", ended_at)
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+def edit(state: JobState, definition: JobDefinition, at: datetime, in_flight: datetime | None) -> None:
+    """Take over a definition accepted at ``at``; ``in_flight``: the occurrence that has fired, if any.
+
+    A change of when the job runs never fires for the past: what was due and not served is recorded.
+    Any other edit leaves what is due to run.
+    """
+    if details.timing(definition) != details.timing(state.definition):
+        due = [one for one in state.plan if one.fires_at <= at and one.scheduled_time != in_flight]
+        if due:
+            record_stretch(state, _stretch(due), "missed", "edited", at)
+        state.cursor = max(state.cursor, at)
+    state.definition = definition
+    state.revision += 1
+    state.completed_at = None
+    drop_plan(state)
+
+
+def end_pause(state: JobState, at: datetime) -> None:
+    """Paused time is not missed: what fell due in it is counted by the next plan, and not run."""
+    state.pause = None
+    state.passed_until, state.passed_reason = at, "paused"
+    state.plan = []
+    state.plan_exhausted = state.plan_exhausted and state.completed_at is not None
+
+
+def stop_waiting(state: JobState, run: RunState, reason: str, now: datetime) -> None:
+    """A pause or a deletion meets a run that no activity holds.
+
+    A retry that waits ends; one that has fired and lost its lease was in flight and keeps its promise.
+    """
+    if run.attempt > 1:
+        settle(state, run, attempt_input(state, run), "dead_lettered", reason, now)
+    elif not is_unserved(run):
+        return
+    elif reason == "deleted":
+        state.run = None
+    elif run.occurrence.trigger == "schedule":
+        put_back(state, run)
+
+
+def active_key(state: JobState, now: datetime) -> str | None:
+    """The key of the run a manual one would have to run beside; a run that is only held is not one."""
+    if state.triggers:
+        return names.manual_key(state.tenant, state.ref, state.triggers[0].request)
+    run = state.run
+    if run is None or (is_unserved(run) and run.fires_at > now):
+        return None
+    return run.occurrence.key
+
+
+# -- records ---------------------------------------------------------------------------------------
+
+
+def keep(state: JobState, records: Sequence[Record]) -> None:
+    state.records = backlog.add(state.records, records)
+
+
+def confirm(state: JobState, stored: Sequence[Record]) -> None:
+    state.records = [record for record in state.records if record not in stored]
+
+
+def record_stretch(state: JobState, stretch: Stretch, outcome: Outcome, reason: str | None,
+                   at: datetime) -> None:  # fmt: skip
+    state.stats = stats.after_stretch(state.stats, outcome, stretch.count)
+    keep(
+        state,
+        [
+            history.stretch_record(
+                state.tenant, state.ref, state.revision, stretch, outcome=outcome, reason=reason, at=at
+            )
+        ],
+    )
+
+
+def record_job(state: JobState) -> None:
+    """The index row after a change that is already counted; it replaces an older one that waits."""
+    state.records = [record for record in state.records if record.job is None]
+    row = JobRow(
+        job=state.job,
+        generation=state.generation,
+        revision=state.revision,
+        change=state.change,
+        status=details.status(state),
+        definition=state.definition,
+        pause=state.pause,
+        created_at=state.created_at,
+        updated_at=state.updated_at,
+        next_fires_at=state.plan[0].fires_at if state.plan and state.pause is None else None,
+    )
+    keep(state, [Record(tenant=state.tenant, ref=state.ref, job=row)])
+
+
+def _stretch(due: Sequence[PlannedOccurrence]) -> Stretch:
+    return Stretch(count=len(due), first=due[0].scheduled_time, last=due[-1].scheduled_time)

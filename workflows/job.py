@@ -1,0 +1,410 @@
+"""The job workflow: the life of a job, one occurrence after the other (architecture.md, section 2).
+
+It is the only writer of its state. What happens to the state is in ``domain.job_state``; this module
+says when, and reaches the world through activities. Zone arithmetic never happens here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from typing import Literal
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from workflows.contracts import failures, names
+    from workflows.contracts.attempt import AttemptReport
+    from workflows.contracts.job import (
+        Actor,
+        DeleteRequest,
+        EditRequest,
+        FiredSignal,
+        InFlight,
+        JobChanged,
+        JobState,
+        JobView,
+        ManualRun,
+        PauseRequest,
+        ResumeRequest,
+        RunState,
+        StopIntent,
+        Triggered,
+        TriggerRequest,
+    )
+    from workflows.contracts.planning import Plan, PlannedOccurrence
+    from workflows.contracts.records import ExecutionRow, Pause
+    from workflows.domain import backlog, details, job_state, look_ahead
+    from workflows.run import AttemptCall, LostAttempt
+
+RUNS_PER_HISTORY = 50
+"""Attempts after which the job continues as new."""
+STOP_WAIT = timedelta(seconds=2)
+"""How long a stop waits for the worker's word before it answers ``stopping``."""
+FLUSH_AFTER = timedelta(hours=1)
+"""A sleep longer than this is no time to keep records from the database."""
+FLUSH_AGAIN = timedelta(minutes=10)
+PLAN_AGAIN = timedelta(seconds=30)
+TRIGGERS_MAX = 100
+
+
+@workflow.defn(name=names.JOB_WORKFLOW)
+class JobWorkflow:
+    @workflow.init
+    def __init__(self, state: JobState) -> None:
+        self.state = state
+        self._changes = 0
+        """Accepted changes; a wait ends when it moves."""
+        self._call: AttemptCall | None = None
+        self._attempts_here = 0
+        self._flush_task: asyncio.Task[None] | None = None
+
+    @workflow.run
+    async def run(self, _: JobState) -> None:
+        state = self.state
+        while not (state.deleted and state.run is None):
+            if self._history_is_long():
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                workflow.continue_as_new(state)
+            workflow.set_current_details(details.describe(state))
+            if state.run is None:
+                await self._choose()
+            else:
+                await self._attempt(state.run)
+        workflow.set_current_details(details.describe(state))
+        await self._flush()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+
+    def _history_is_long(self) -> bool:
+        return self._attempts_here >= RUNS_PER_HISTORY or workflow.info().is_continue_as_new_suggested()
+
+    # -- what to do next ---------------------------------------------------------------------------
+
+    async def _choose(self) -> None:
+        """Take the next occurrence of the sources, or wait until there is one."""
+        state = self.state
+        if state.triggers:
+            job_state.begin_manual(state, state.triggers.pop(0))
+        elif state.pause is not None:
+            await self._rest_paused(state.pause.until)
+        elif state.plan:
+            await self._take_planned(state.plan[0])
+        elif state.plan_exhausted:
+            await self._rest_completed()
+        else:
+            await self._plan()
+
+    async def _take_planned(self, due: PlannedOccurrence) -> None:
+        state, now = self.state, workflow.now()
+        if due.not_after is not None and due.not_after < now:
+            job_state.drop_plan(state)  # late by now: the planner settles the stretch as one
+            return
+        wake = self._wake_at(due.fires_at)
+        if wake is None:
+            job_state.begin_planned(state, due)
+            return
+        schedule = state.definition.schedule
+        zone_bound = schedule.cron is not None or schedule.timezone is not None
+        longest = look_ahead.longest_sleep(zone_bound, state.tenant, state.ref)
+        if wake - now <= longest:
+            await self._wait(wake)
+        elif await self._wait(now + longest):
+            job_state.drop_plan(state)
+
+    async def _rest_paused(self, until: datetime | None) -> None:
+        if await self._wait(until) and until is not None and self.state.pause is not None:
+            job_state.end_pause(self.state, until)
+            self._publish()
+
+    async def _rest_completed(self) -> None:
+        state = self.state
+        if state.completed_at is None:
+            state.completed_at = workflow.now()
+            self._publish()
+        keep = state.definition.delete_after
+        if await self._wait(None if keep is None else state.completed_at + keep) and keep is not None:
+            state.deleted = True
+            self._publish()
+
+    async def _plan(self) -> None:
+        state, seen = self.state, self._changes
+        asked = job_state.plan_input(state, workflow.now())
+        try:
+            plan = await workflow.execute_local_activity(
+                names.PLAN_ACTIVITY,
+                asked,
+                result_type=Plan,
+                start_to_close_timeout=timedelta(seconds=10),
+                retry_policy=RetryPolicy(maximum_attempts=3),
+            )
+        except ActivityError as failure:
+            await self._cannot_plan(failure.cause, seen)
+            return
+        if self._changes == seen:
+            job_state.adopt(state, plan, asked.now)
+
+    async def _cannot_plan(self, cause: BaseException | None, seen: int) -> None:
+        """A schedule that broke after it was accepted (its zone vanished) pauses the job, loudly."""
+        if not (isinstance(cause, ApplicationError) and cause.type == failures.RULE_BROKEN):
+            await self._sleep(workflow.now() + PLAN_AGAIN, seen)
+        elif self._changes == seen:
+            reason = f"the schedule cannot be planned any more: {cause.message}"
+            self.state.pause = Pause(since=workflow.now(), reason=reason, by="carillon")
+            self._publish()
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    def _wake_at(self, fires_at: datetime) -> datetime | None:
+        state = self.state
+        limit = state.hints.look_ahead or look_ahead.HOLD_LIMIT
+        lead = look_ahead.lead(state.tenant, state.ref, limit)
+        return look_ahead.wake_at(fires_at, workflow.now(), lead, limit)
+
+    async def _wait(self, until: datetime | None) -> bool:
+        """Sleep until ``until`` (None: for ever) or the next change; True if the time has come."""
+        seen = self._changes
+        if self.state.records and (until is None or until - workflow.now() > FLUSH_AFTER):
+            await self._flush()
+            if self.state.records:
+                await self._sleep(workflow.now() + FLUSH_AGAIN, seen)
+                return False
+        return await self._sleep(until, seen)
+
+    async def _sleep(self, until: datetime | None, seen: int) -> bool:
+        timeout = None if until is None else max(until - workflow.now(), timedelta(milliseconds=1))
+        try:
+            await workflow.wait_condition(lambda: self._changes != seen, timeout=timeout)
+        except TimeoutError:
+            return True
+        return False
+
+    # -- one attempt -------------------------------------------------------------------------------
+
+    async def _attempt(self, run: RunState) -> None:
+        now = workflow.now()
+        wake = self._wake_at(run.fires_at) if run.holdable else run.fires_at
+        if run.not_before is not None and run.not_before - now > look_ahead.TIMER_FLOOR:
+            wake = run.not_before
+        if wake is not None and wake > now:
+            await self._wait(wake)
+            return
+        call = self._call = AttemptCall(job_state.attempt_input(self.state, run), now)
+        outcome = await call.outcome()
+        self._call = None
+        self._attempts_here += 1
+        if isinstance(outcome, LostAttempt):
+            self._lost(run, call, outcome)
+        else:
+            self._reported(run, call, outcome)
+
+    def _reported(self, run: RunState, call: AttemptCall, report: AttemptReport) -> None:
+        state, now = self.state, workflow.now()
+        job_state.learn(state, run, call.inp, report)
+        if report.outcome == "returned":
+            job_state.returned(state, run, report)
+        elif report.outcome == "late":
+            job_state.late(state, run)
+        elif report.outcome == "cancelled" and not report.fired:
+            job_state.stopped_unfired(state, run, call.inp, now)
+        else:
+            job_state.ended(state, run, call.inp, report, now)
+
+    def _lost(self, run: RunState, call: AttemptCall, lost: LostAttempt) -> None:
+        """No worker can report its own death: go by what it left, and by its earlier word."""
+        state, now = self.state, workflow.now()
+        if lost.fired or call.fired or not job_state.is_unserved(run):
+            stopped = call.stop_now_reason
+            job_state.lease_lost(state, run, call.inp, left=lost.details, stopped=stopped, now=now)
+        elif lost.cancelled:
+            job_state.stopped_unfired(state, run, call.inp, now)
+        elif run.occurrence.trigger == "schedule":
+            state.run = None  # nobody fired it in all that time: decided again, as late
+            job_state.drop_plan(state)
+
+    # -- updates -----------------------------------------------------------------------------------
+
+    @workflow.update(name=names.UPDATE_PAUSE)
+    async def pause(self, request: PauseRequest) -> JobChanged:
+        """Stop what is held; a second pause changes reason and end of the first."""
+        state, actor = self.state, request.actor
+        since = state.pause.since if state.pause else actor.at
+        state.pause = Pause(since=since, reason=request.reason, until=request.until, by=actor.by)
+        self._accept(actor)
+        return await self._stopped("if_held", "paused")
+
+    @workflow.update(name=names.UPDATE_RESUME)
+    async def resume(self, request: ResumeRequest) -> JobChanged:
+        if self.state.pause is not None:
+            job_state.end_pause(self.state, self._accepted_at(request.actor))
+            self._accept(request.actor)
+        return JobChanged(view=self.view())
+
+    @workflow.update(name=names.UPDATE_EDIT)
+    async def edit(self, request: EditRequest) -> JobChanged:
+        """Stop what is held under the old definition; a run in flight keeps the one it started with."""
+        call = self._call
+        fired = call is not None and (call.fired or call.inp.fires_at <= workflow.now())
+        in_flight = call.inp.occurrence.scheduled_time if call is not None and fired else None
+        job_state.edit(self.state, request.definition, self._accepted_at(request.actor), in_flight)
+        self._accept(request.actor)
+        return await self._stopped("if_held", "edited")
+
+    @workflow.update(name=names.UPDATE_TRIGGER)
+    async def trigger(self, request: TriggerRequest) -> Triggered:
+        """Run once, now, before anything that is only held. A repeated request changes nothing."""
+        state, at = self.state, self._accepted_at(request.actor)
+        row = ExecutionRow(
+            key=names.manual_key(state.tenant, state.ref, request.request),
+            scheduled_time=at,
+            fires_at=at,
+            trigger="manual",
+            outcome="scheduled",
+            seq=0,
+            revision=state.revision,
+        )
+        if self._is_known(request):
+            return Triggered(execution=row, repeated=True)
+        manual = ManualRun(request=request.request, at=at, by=request.actor.by, body=request.body)
+        job_state.ask_for_run(state, manual)
+        self._changes += 1
+        if self._call is not None:
+            self._call.stop("if_held", "triggered")
+        return Triggered(execution=row)
+
+    @workflow.update(name=names.UPDATE_DELETE)
+    async def delete(self, request: DeleteRequest) -> JobChanged:
+        """The id is free at once; a run in flight finishes its attempt, or is broken off."""
+        self.state.deleted = True
+        self.state.triggers = []
+        self._accept(request.actor)
+        return await self._stopped("now" if request.running == "cancel" else "if_held", "deleted")
+
+    @pause.validator
+    def _check_pause(self, request: PauseRequest) -> None:
+        self._refuse_deleted()
+
+    @resume.validator
+    def _check_resume(self, request: ResumeRequest) -> None:
+        self._refuse_deleted()
+
+    @edit.validator
+    def _check_edit(self, request: EditRequest) -> None:
+        self._refuse_deleted()
+        self._refuse_revision(request.if_revision)
+
+    @delete.validator
+    def _check_delete(self, request: DeleteRequest) -> None:
+        self._refuse_deleted()
+        self._refuse_revision(request.if_revision)
+
+    @trigger.validator
+    def _check_trigger(self, request: TriggerRequest) -> None:
+        self._refuse_deleted()
+        if self._is_known(request):
+            return
+        if len(self.state.triggers) >= TRIGGERS_MAX:
+            raise _refusal(failures.TOO_MANY_TRIGGERS, f"{TRIGGERS_MAX} manual runs wait already")
+        if (active := job_state.active_key(self.state, workflow.now())) is not None:
+            raise _refusal(failures.RUN_ACTIVE, active)
+
+    def _is_known(self, request: TriggerRequest) -> bool:
+        return any(known.id == request.request for known in self.state.requests)
+
+    def _refuse_deleted(self) -> None:
+        if self.state.deleted:
+            raise _refusal(failures.JOB_DELETED, f"job {self.state.job} is deleted")
+
+    def _refuse_revision(self, wanted: int | None) -> None:
+        if wanted is not None and wanted != self.state.revision:
+            raise _refusal(failures.REVISION_MISMATCH, str(self.state.revision))
+
+    # -- stops and changes -------------------------------------------------------------------------
+
+    async def _stopped(self, intent: Literal["if_held", "now"], reason: str) -> JobChanged:
+        """Stop the run there is and wait, bounded, for the worker's word: nothing in the answer's
+        ``in_flight`` means that no request is written after it."""
+        call, run = self._call, self.state.run
+        if call is None:
+            if run is not None and reason != "edited":
+                job_state.stop_waiting(self.state, run, reason, workflow.now())
+            elif run is not None and job_state.is_unserved(run):
+                job_state.put_back(self.state, run)
+            return JobChanged(view=self.view())
+        if reason == "paused" and call.inp.occurrence.trigger == "manual":
+            return JobChanged(view=self.view())  # a paused job can be triggered
+        call.stop(intent, reason)
+        in_flight: list[InFlight] = []
+        try:
+            await workflow.wait_condition(
+                lambda: self._call is not call or (call.fired and intent == "if_held"), timeout=STOP_WAIT
+            )
+        except TimeoutError:
+            in_flight.append(InFlight(key=call.inp.occurrence.key, state="stopping"))
+        else:
+            if self._call is call:
+                in_flight.append(InFlight(key=call.inp.occurrence.key, state="in_flight"))
+        return JobChanged(view=self.view(), in_flight=in_flight)
+
+    def _accepted_at(self, actor: Actor) -> datetime:
+        return min(actor.at, workflow.now())
+
+    def _accept(self, actor: Actor) -> None:
+        """A change was accepted: wake the loop and tell the index."""
+        self.state.updated_at = max(self.state.updated_at, self._accepted_at(actor))
+        self._changes += 1
+        self._publish()
+
+    def _publish(self) -> None:
+        """Count a change of what the index shows, and write it by an activity of its own."""
+        self.state.change += 1
+        job_state.record_job(self.state)
+        if self._flush_task is None or self._flush_task.done():
+            self._flush_task = asyncio.create_task(self._write_records())
+
+    async def _flush(self) -> None:
+        """Write what is left over, or wait until the coroutine that does it has ended."""
+        if self._flush_task is None or self._flush_task.done():
+            self._flush_task = asyncio.create_task(self._write_records())
+        await self._flush_task
+
+    async def _write_records(self) -> None:
+        state = self.state
+        try:
+            while batch := backlog.carried(state.records):
+                stored = await workflow.execute_activity(
+                    names.FLUSH_ACTIVITY,
+                    batch,
+                    result_type=bool,
+                    start_to_close_timeout=timedelta(seconds=10),
+                    retry_policy=RetryPolicy(maximum_attempts=3),
+                    summary=f"write {len(batch)} records",
+                )
+                if not stored:
+                    return
+                job_state.confirm(state, batch)
+        except ActivityError:
+            workflow.logger.warning("records wait in the job: no worker could write them")
+
+    # -- words, questions --------------------------------------------------------------------------
+
+    @workflow.signal(name=names.SIGNAL_FIRED)
+    def fired(self, word: FiredSignal) -> None:
+        """A worker's word that a run it was asked to stop had fired already."""
+        if self._call is not None and self._call.is_for(word):
+            self._call.fired = True
+
+    @workflow.query(name=names.QUERY_STOP_INTENT)
+    def stop_intent(self, asked: FiredSignal) -> StopIntent:
+        if self._call is not None and self._call.is_for(asked):
+            return self._call.intent
+        return StopIntent()
+
+    @workflow.query(name=names.QUERY_VIEW)
+    def view(self) -> JobView:
+        return details.view(self.state, calling=self._call is not None)
+
+
+def _refusal(kind: str, message: str) -> ApplicationError:
+    return ApplicationError(message, type=kind, non_retryable=True)
