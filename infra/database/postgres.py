@@ -1,0 +1,63 @@
+"""PostgreSQL: an asynchronous pool whose every wait is bounded, at the server and at the client."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL
+from sqlalchemy.ext.asyncio import create_async_engine
+
+T = TypeVar("T")
+
+
+class PostgresBackend:
+    """Reads run in autocommit, so they cost one round trip a statement."""
+
+    def __init__(self, url: URL, *, timeout: timedelta, pool_size: int) -> None:
+        self._url = url
+        self._engine = create_async_engine(
+            url,
+            pool_size=pool_size,
+            max_overflow=pool_size,
+            pool_timeout=timeout.total_seconds() * 0.6,
+            connect_args=_connect_args(timeout),
+        )
+        self._reading = self._engine.execution_options(isolation_level="AUTOCOMMIT")
+
+    async def run(self, work: Callable[[sa.Connection], T], *, write: bool) -> T:
+        if write:
+            async with self._engine.begin() as connection:
+                return await connection.run_sync(work)
+        async with self._reading.connect() as connection:
+            return await connection.run_sync(work)
+
+    def blocking_engine(self, timeout: timedelta) -> sa.Engine:
+        return sa.create_engine(self._url, poolclass=sa.NullPool, connect_args=_connect_args(timeout))
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+
+def _connect_args(timeout: timedelta) -> dict[str, Any]:
+    milliseconds = math.ceil(timeout.total_seconds() * 1000)
+    settings = {
+        "timezone": "UTC",
+        "statement_timeout": milliseconds,
+        # Shorter than the statement's, so that the error names the lock.
+        "lock_timeout": milliseconds * 6 // 10,
+        "idle_in_transaction_session_timeout": 2 * milliseconds,
+    }
+    return {
+        "connect_timeout": max(2, math.ceil(timeout.total_seconds() * 0.6)),
+        "application_name": "carillon",
+        "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+        # A peer that vanished without a word is noticed by the kernel.
+        "keepalives_idle": 10,
+        "keepalives_interval": 3,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 2 * milliseconds,
+    }
