@@ -1,0 +1,124 @@
+"""The history of executions, newest first, each with its attempts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from infra.database import records
+from infra.database.engine import Database
+from infra.database.page import Page, decode_instant, encode_cursor
+from infra.database.schema import attempts, executions
+from infra.database.types import clean
+from workflows.contracts.names import execution_id
+from workflows.contracts.records import AttemptRow, ExecutionRow, Outcome, Record, Trigger
+
+_ORDER = "-scheduled_time"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredExecution:
+    """One execution of a job's generation ``ref``, attempts ascending."""
+
+    tenant: str
+    ref: str
+    job: str
+    row: ExecutionRow
+    attempts: tuple[AttemptRow, ...]
+
+
+class History:
+    """The tables ``executions`` and ``attempts``. Raises DatabaseUnavailable without an answer in time."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def write(self, entries: Sequence[Record]) -> None:
+        """Store records in one transaction, whatever their order and however often."""
+        await self._database.write(lambda connection: records.write(connection, entries))
+
+    async def list_executions(
+        self,
+        tenant: str,
+        ref: str | None = None,
+        *,
+        outcome: Sequence[Outcome] | None = None,
+        trigger: Sequence[Trigger] | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[StoredExecution]:
+        """Of one generation of a job, or of all the tenant's jobs; ``since <= scheduled_time < until``.
+
+        Newest first, by key among equals. Raises BadCursor.
+        """
+        query = sa.select(*executions.c).where(executions.c.tenant == clean(tenant))
+        if ref is not None:
+            query = query.where(executions.c.ref == clean(ref))
+        if outcome is not None:
+            query = query.where(executions.c.outcome.in_(outcome))
+        if trigger is not None:
+            query = query.where(executions.c.trigger.in_(trigger))
+        if since is not None:
+            query = query.where(executions.c.scheduled_time >= since)
+        if until is not None:
+            query = query.where(executions.c.scheduled_time < until)
+        query = _behind(query, cursor).limit(limit + 1)
+        return await self._database.read(lambda connection: _page(connection, tenant, query, limit))
+
+    async def get_execution(self, tenant: str, key: str) -> StoredExecution | None:
+        """The execution of this key with every attempt."""
+        query = sa.select(*executions.c).where(
+            executions.c.tenant == clean(tenant), executions.c.key == clean(key)
+        )
+        page = await self._database.read(lambda connection: _page(connection, tenant, query, 1))
+        return page.items[0] if page.items else None
+
+
+def _behind(query: sa.Select[Any], cursor: str | None) -> sa.Select[Any]:
+    if cursor is not None:
+        scheduled_time, key = decode_instant(cursor, _ORDER)
+        # The first condition bounds the scan of the index, the second leaves out what was given.
+        query = query.where(
+            executions.c.scheduled_time <= scheduled_time,
+            sa.or_(executions.c.scheduled_time < scheduled_time, executions.c.key > key),
+        )
+    return query.order_by(executions.c.scheduled_time.desc(), executions.c.key)
+
+
+def _page(connection: sa.Connection, tenant: str, query: sa.Select[Any], limit: int) -> Page[StoredExecution]:
+    rows = connection.execute(query).all()
+    told = _attempts(connection, tenant, [row.key for row in rows[:limit]])
+    items = [
+        StoredExecution(row.tenant, row.ref, row.job, _execution(row), tuple(told.get(row.key, ())))
+        for row in rows[:limit]
+    ]
+    if len(rows) <= limit or not items:
+        return Page(items, None)
+    last = items[-1].row
+    return Page(items, encode_cursor(_ORDER, name=last.key, instant=last.scheduled_time))
+
+
+def _attempts(connection: sa.Connection, tenant: str, keys: list[str]) -> dict[str, list[AttemptRow]]:
+    if not keys:
+        return {}
+    query = (
+        sa.select(*attempts.c)
+        .where(attempts.c.tenant == tenant, attempts.c.key.in_(keys))
+        .order_by(attempts.c.key, attempts.c.attempt)
+    )
+    found: dict[str, list[AttemptRow]] = {}
+    for row in connection.execute(query):
+        fields = {name: value for name, value in row._mapping.items() if name not in ("tenant", "key")}
+        attempt = AttemptRow(execution_id=execution_id(row.key, row.attempt), **fields)
+        found.setdefault(row.key, []).append(attempt)
+    return found
+
+
+def _execution(row: sa.Row[Any]) -> ExecutionRow:
+    return ExecutionRow.model_validate(dict(row._mapping))
