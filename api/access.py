@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 from fastapi import Depends, Path, Request
 
 from api.auth.principal import Principal, Scope
+from api.jobs.refs import no_such_job
 from api.problems import Kind, ProblemError
 from api.state import AppState
 from workflows.contracts.names import JOB_ID_PATTERN
@@ -42,5 +44,15 @@ def caller_with(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
 
 Reader = Annotated[Principal, Depends(caller_with("jobs:read"))]
 Writer = Annotated[Principal, Depends(caller_with("jobs:write"))]
+
+_JOB_ID = re.compile(JOB_ID_PATTERN)
+
+
+def existing_id(job: str) -> str:
+    """The id in an address; one that no job can have is 404, as any other that is not there."""
+    if _JOB_ID.fullmatch(job) is None:
+        raise no_such_job(job)
+    return job
+
 
 JobId = Annotated[str, Path(description=f"The job's id: `{JOB_ID_PATTERN}`.", examples=["daily-report"])]

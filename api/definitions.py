@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from api.instants import instant_fault
 from api.invalid import problem_of
 from api.problems import FieldError, Kind, ProblemError, invalid
 from api.unbuilt import refuse_unbuilt
 from workflows.contracts.definition import DEFINITION_MAX_BYTES, JobDefinition
-from workflows.contracts.schedule import Schedule
 
 MAX_LABELS = 64
 MAX_LABEL_VALUE = 255
@@ -29,11 +29,11 @@ DURATIONS = (
     "schedule/every", "schedule/in", "retry/initial_interval", "retry/max_interval",
     "catch_up/window", "catch_up/grace", "alerts/no_success_for",
 )  # fmt: skip
-INSTANTS = ("starts_at", "ends_at", "schedule/at", "schedule/anchor", "except/*/from", "except/*/to")
-_INSTANT = re.compile(
-    r"([1-9]\d{3})-\d{2}-\d{2}[Tt]\d{2}:\d{2}(:\d{2}([.,]\d+)?)?([Zz]|[+-]\d{2}:?\d{2})?", re.ASCII
-)
-_FIRST_YEAR, _LAST_YEAR = 1970, 9000
+INSTANTS = (
+    "starts_at", "ends_at", "schedule/at", "schedule/anchor", "except/*/from", "except/*/to",
+    "until", "from",
+)  # fmt: skip
+"""Of definitions, and of the other bodies: their names do not clash."""
 _SECONDS_MAX = 1e11
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -44,38 +44,30 @@ def parse_definition(document: dict[str, Any]) -> JobDefinition:
     """A definition with all its defaults. Raises :class:`ProblemError` naming every field at fault."""
     refuse_unbuilt(document)
     definition = parse_model(JobDefinition, document)
+    check_definition(definition)
+    return definition
+
+
+def check_definition(definition: JobDefinition) -> None:
+    """Bounds that the contract's types do not hold: labels, and the size of the whole."""
     _check_labels(definition.labels)
     if len(definition.model_dump_json(by_alias=True).encode()) > DEFINITION_MAX_BYTES:
         raise ProblemError(
             Kind.TOO_LARGE,
             f"The definition is larger than {DEFINITION_MAX_BYTES // 1024} KiB, its body included.",
         )
-    return definition
-
-
-def parse_schedule(document: Any) -> Schedule:
-    """The schedule of a preview: as it would stand in a definition, pointers included."""
-    wrapped = {"schedule": document}
-    prepare(wrapped)
-    return parse_form(Schedule, wrapped["schedule"], {"schedule": document}, ("schedule",))
 
 
 def parse_model(model: type[Model], document: dict[str, Any]) -> Model:
     """Strict, by alias only, unknown fields refused."""
     prepared = json.loads(json.dumps(document))
     prepare(prepared)
-    return parse_form(model, prepared, document, ())
-
-
-def parse_form(model: type[Model], value: Any, document: Any, prefix: tuple[str, ...]) -> Model:
     try:
         return model.model_validate_json(
-            json.dumps(value), strict=True, extra="forbid", by_alias=True, by_name=False
+            json.dumps(prepared), strict=True, extra="forbid", by_alias=True, by_name=False
         )
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=False, include_input=False)
-        for detail in details:
-            detail["loc"] = (*prefix, *detail["loc"])
         raise problem_of(details, document, model=model) from None
     except OverflowError:
         raise invalid("An instant or a duration lies outside of the calendar.") from None
@@ -89,7 +81,7 @@ def prepare(document: dict[str, Any]) -> None:
     wrong: list[FieldError] = []
     for path in INSTANTS:
         for holder, name, pointer in _fields(document, path.split("/"), ""):
-            detail = _instant_fault(holder[name])
+            detail = instant_fault(holder[name])
             if detail:
                 wrong.append(FieldError(pointer=pointer, detail=detail))
     if wrong:
@@ -113,14 +105,6 @@ def _as_duration(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _SECONDS_MAX:
         return value
     return _duration_text.dump_python(timedelta(seconds=value), mode="json")
-
-
-def _instant_fault(value: Any) -> str | None:
-    if not isinstance(value, str) or not (found := _INSTANT.fullmatch(value)):
-        return "Give an instant in RFC 3339, such as `2026-12-01T09:00:00Z`."
-    if not _FIRST_YEAR <= int(found.group(1)) <= _LAST_YEAR:
-        return f"The year must lie between {_FIRST_YEAR} and {_LAST_YEAR}."
-    return None
 
 
 def _check_labels(labels: dict[str, str]) -> None:

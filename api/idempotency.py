@@ -31,13 +31,18 @@ class IdempotencyKey:
         return self.derive(f"{purpose}\n{self.fingerprint}")
 
 
-def parse_key(header: str | None, *, tenant: str, call: str, body: Any) -> IdempotencyKey | None:
+def fingerprint(call: str, body: Any) -> str:
     """``call`` names method and path, so that a key used for two calls has two fingerprints."""
+    text = json.dumps([call, body], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def parse_key(header: str | None, *, tenant: str, call: str, body: Any) -> IdempotencyKey | None:
+    """The key of a request, if it has one."""
     if header is None:
         return None
     if not 1 <= len(header) <= MAX_KEY or not (header.isascii() and header.isprintable()):
         raise invalid_parameter(
             "Idempotency-Key", f"Give 1 to {MAX_KEY} printable ASCII characters; a UUID does well."
         )
-    text = json.dumps([call, body], sort_keys=True, separators=(",", ":"))
-    return IdempotencyKey(tenant, header, hashlib.sha256(text.encode()).hexdigest())
+    return IdempotencyKey(tenant, header, fingerprint(call, body))

@@ -16,6 +16,7 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from api.preconditions import mismatch
 from api.problems import FieldError, Kind, ProblemError, invalid, invalid_parameter
 from infra.database.errors import (
     BadCursor,
@@ -28,20 +29,30 @@ from infra.database.errors import (
     QuotaExceeded,
 )
 from infra.temporal.errors import SetupError
+from workflows.contracts import failures
 from workflows.domain.errors import RuleError
 
 SOON = {"Retry-After": "1"}
 LATER = {"Retry-After": "5"}
 MAY_BE_APPLIED = "A change sent with it may still be applied: read the job before you send it again."
 
-REJECTIONS: dict[str, tuple[Kind, dict[str, str]]] = {
-    "RevisionMismatch": (Kind.REVISION_MISMATCH, {}),
-    "JobDeleted": (Kind.NOT_FOUND, {}),
-    "RunActive": (Kind.RUN_ACTIVE, {}),
-    "JobBusy": (Kind.BUSY, SOON),
-    "TooManyTriggers": (Kind.TOO_MANY_REQUESTS, SOON),
+_Rejection = Callable[[str], ProblemError]
+REJECTIONS: dict[str, _Rejection] = {
+    failures.REVISION_MISMATCH: lambda revision: mismatch(int(revision)),
+    failures.JOB_DELETED: lambda _: ProblemError(Kind.NOT_FOUND, "The job has been deleted."),
+    failures.RUN_ACTIVE: lambda key: ProblemError(
+        Kind.RUN_ACTIVE,
+        f"The run `{key}` is active, and the job's policy is `forbid`: wait until it has ended.",
+        active=key,
+    ),
+    failures.JOB_BUSY: lambda why: ProblemError(
+        Kind.BUSY, f"{why}; nothing was done, try again.", headers=SOON
+    ),
+    failures.TOO_MANY_TRIGGERS: lambda why: ProblemError(
+        Kind.TOO_MANY_REQUESTS, f"{why}; wait until some have run.", headers=LATER
+    ),
 }
-"""By the type of the ApplicationError with which the job workflow rejects an update."""
+"""By the type of the ApplicationError with which the job workflow rejects an update, from its message."""
 
 _UNREACHABLE = frozenset(
     {
@@ -107,8 +118,7 @@ def _http(error: HTTPException) -> ProblemError:
 def _update(error: WorkflowUpdateFailedError) -> ProblemError:
     cause = error.cause
     if isinstance(cause, ApplicationError) and cause.type in REJECTIONS:
-        kind, headers = REJECTIONS[cause.type]
-        return ProblemError(kind, cause.message, headers=headers)
+        return REJECTIONS[cause.type](cause.message)
     return ProblemError(
         Kind.BUSY, "The job could not take the change, and did not apply it; send it again.", headers=SOON
     )

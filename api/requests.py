@@ -10,8 +10,7 @@ from workflows.contracts.base import Duration, Instant
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.names import JOB_ID_PATTERN, REQUEST_PATTERN
 from workflows.contracts.schedule import Schedule
-
-PREVIEW_MAX = 1000
+from workflows.domain.preview import MAX_COUNT
 
 
 class RequestBody(BaseModel):
@@ -60,7 +59,7 @@ class PreviewBody(RequestBody):
     schedule: Schedule
     spread: Duration | None = None
     from_: Instant | None = Field(default=None, alias="from", description="Absent: now.")
-    count: int = Field(default=10, ge=1, le=PREVIEW_MAX)
+    count: int = Field(default=10, ge=1, le=MAX_COUNT)
 
 
 REQUEST_MODELS: tuple[type[BaseModel], ...] = (

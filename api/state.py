@@ -13,9 +13,16 @@ from temporalio.client import Client
 from api.auth.keys import SharedSecret
 from api.auth.verifier import TokenVerifier
 from api.clock import Clock, RandomName, random_name, system_clock
+from api.jobs.changes import Changes
+from api.jobs.creation import Creation
+from api.jobs.editing import Editing
 from api.jobs.locks import JobLocks
+from api.jobs.refs import Refs
+from api.jobs.sweeper import Sweeper
 from infra.database.engine import Database
 from infra.database.errors import DatabaseError
+from infra.database.executions import History
+from infra.database.jobs import JobIndex
 from infra.settings import Settings
 from infra.temporal.client import connect
 from infra.temporal.errors import SetupError
@@ -39,7 +46,12 @@ class AppState:
             SharedSecret(settings.jwt_secret), issuer=settings.jwt_issuer, audience=settings.jwt_audience
         )
         self.database = Database.open(settings.database_url)
-        self.locks = JobLocks()
+        self.index = JobIndex(self.database)
+        self.history = History(self.database)
+        self.refs = Refs(self.index)
+        self.creation = Creation(self.index, self.refs, settings)
+        self.changes = Changes(self.index, self.refs, JobLocks())
+        self.editing = Editing(self.changes, settings, clock)
         self.migrated = False
         self._temporal: Client | None = None
 
@@ -54,7 +66,11 @@ class AppState:
     async def running(self) -> AsyncIterator[None]:
         """Opens the connections, keeps at the migration until it succeeds, and closes all at the end."""
         self._temporal = await connect(self.settings, lazy=True)
-        tasks = [asyncio.create_task(self._migrate(), name="migrate")]
+        sweeper = Sweeper(self.index, self._temporal, self.clock)
+        tasks = [
+            asyncio.create_task(self._migrate(), name="migrate"),
+            asyncio.create_task(sweeper.run(), name="sweep reservations"),
+        ]
         try:
             yield
         finally:

@@ -88,7 +88,7 @@ def test_ordinary_json_is_read_as_it_is_written(value: Any) -> None:
         assert parse(json.dumps(value, ensure_ascii=False).encode(errors="ignore")) is not Ellipsis
 
 
-@given(st.binary(max_size=300) | st.text("[]{}\",:0\\u\n", max_size=300).map(str.encode))
+@given(st.binary(max_size=300) | st.text('[]{}",:0\\u\n', max_size=300).map(str.encode))
 def test_no_bytes_are_worse_than_a_problem(raw: bytes) -> None:
     try:
         value = parse(raw)

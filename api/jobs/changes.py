@@ -1,0 +1,78 @@
+"""Changing a job: one update to its workflow, answered within ten seconds or with a 503.
+
+The API decides nothing: it sends what was asked, and the workflow accepts or rejects it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime
+from typing import TypeVar
+
+from temporalio.client import Client, WorkflowUpdateRPCTimeoutOrCancelledError
+
+from api.jobs.locks import JobLocks
+from api.jobs.reading import row_of_view
+from api.jobs.refs import Found, Refs
+from api.problem_table import LATER, MAY_BE_APPLIED
+from api.problems import Kind, ProblemError
+from infra.database.errors import DatabaseError
+from infra.database.jobs import JobIndex
+from workflows.contracts.base import Contract
+from workflows.contracts.job import JobChanged
+from workflows.contracts.names import job_workflow_id
+
+log = logging.getLogger(__name__)
+
+ANSWER_WITHIN_S = 10.0
+WAIT_FOR_TURN_S = 4.0
+"""What is left of the ten seconds afterwards is enough for the slowest answer, a stop of two seconds."""
+
+Answer = TypeVar("Answer", bound=Contract)
+
+
+class Changes:
+    def __init__(self, index: JobIndex, refs: Refs, locks: JobLocks) -> None:
+        self._index = index
+        self._refs = refs
+        self._locks = locks
+
+    async def send(
+        self,
+        client: Client,
+        found: Found,
+        update: str,
+        request: Contract,
+        answer: type[Answer],
+        *,
+        update_id: str,
+    ) -> Answer:
+        """The workflow's answer; its rejections and every failure on the way go through the one table."""
+        workflow_id = job_workflow_id(found.tenant, found.ref)
+        handle = client.get_workflow_handle(workflow_id)
+        started = asyncio.get_running_loop().time()
+        async with self._locks.held(workflow_id, within_s=WAIT_FOR_TURN_S):
+            try:
+                async with asyncio.timeout_at(started + ANSWER_WITHIN_S - 0.5):
+                    done: Answer = await handle.execute_update(
+                        update, request, id=update_id, result_type=answer
+                    )
+                    return done
+            except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
+                raise ProblemError(
+                    Kind.NO_ANSWER, f"No worker answered in time. {MAY_BE_APPLIED}", headers=LATER
+                ) from None
+
+    async def change(
+        self, client: Client, found: Found, update: str, request: Contract, *, update_id: str, now: datetime
+    ) -> JobChanged:
+        """A change that moves the job's row: the row is written before the caller is answered."""
+        changed = await self.send(client, found, update, request, JobChanged, update_id=update_id)
+        if changed.view.status == "deleted":
+            self._refs.forget(found.tenant, found.job)
+        try:
+            await self._index.apply(found.tenant, row_of_view(found.tenant, changed.view, now))
+        except DatabaseError as error:
+            log.warning("row of %s/%s is left to the worker: %s", found.tenant, found.ref, error)
+        return changed

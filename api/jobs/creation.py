@@ -1,0 +1,215 @@
+"""Creating a job: reserve its place, start its workflow, activate the row.
+
+Each step may be repeated: the same request finds the reservation of an earlier, unfinished one and
+carries it on, and a workflow that is already started under this ref is the one we wanted.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from temporalio.client import Client
+from temporalio.common import (
+    Priority,
+    SearchAttributeKey,
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDReusePolicy,
+)
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from api.jobs.reading import row_of_view
+from api.jobs.refs import Refs
+from api.problem_table import LATER
+from api.problems import Kind, ProblemError
+from infra.database.admission import Reservation
+from infra.database.errors import DatabaseError
+from infra.database.jobs import JobIndex
+from infra.database.stored_job import StoredJob
+from infra.settings import Settings
+from workflows.contracts.definition import JobDefinition
+from workflows.contracts.job import JobState, JobView
+from workflows.contracts.names import (
+    JOB_WORKFLOW,
+    MAIN_QUEUE,
+    SEARCH_JOB,
+    SEARCH_REF,
+    SEARCH_TENANT,
+    job_workflow_id,
+)
+from workflows.contracts.planning import TenantHints
+from workflows.contracts.records import Pause
+from workflows.domain.resolve import initial_cursor
+
+log = logging.getLogger(__name__)
+
+START_WITHIN = timedelta(seconds=10)
+_DETAIL_MAX = 2000
+_NOTHING_STARTED = frozenset(
+    {
+        RPCStatusCode.INVALID_ARGUMENT,
+        RPCStatusCode.PERMISSION_DENIED,
+        RPCStatusCode.UNAUTHENTICATED,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.NOT_FOUND,
+        RPCStatusCode.FAILED_PRECONDITION,
+    }
+)
+"""After every other failure the workflow may have been started all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A creation asked for, its definition settled."""
+
+    tenant: str
+    job: str
+    definition: JobDefinition
+    paused: bool
+    fingerprint: str
+    key: str | None
+    by: str
+    accepted: datetime
+
+
+class Creation:
+    def __init__(self, index: JobIndex, refs: Refs, settings: Settings) -> None:
+        self._index = index
+        self._refs = refs
+        self._settings = settings
+
+    async def create(self, client: Client, new: NewJob) -> Reservation:
+        """The job's row; its kind says whether it is new, or a replay of a request that is done.
+
+        Raises what the index refuses with, and 503 when Temporal does not take the job.
+        """
+        reservation = await self._index.reserve(
+            new.tenant,
+            new.job,
+            new.definition,
+            fingerprint=new.fingerprint,
+            idempotency_key=new.key,
+            max_jobs=self._settings.max_jobs,
+            create_rate=self._settings.create_rate,
+            now=new.accepted,
+            created_by=new.by,
+        )
+        if reservation.kind == "replay":
+            return reservation
+        state = initial_state(reservation.job, paused=new.paused)
+        await self._start(client, state, reservation)
+        row = row_of_view(new.tenant, initial_view(state), state.cursor)
+        if await self._index.activate(new.tenant, row) != "active":
+            await self._undo(client, state)
+            raise _not_started("The reservation of this job had been given up; nothing was created.")
+        self._refs.remember(new.tenant, new.job, state.ref)
+        return reservation
+
+    async def _start(self, client: Client, state: JobState, reservation: Reservation) -> None:
+        try:
+            await start_job(client, state)
+        except RPCError as error:
+            if reservation.kind == "new" and error.status in _NOTHING_STARTED:
+                await self._release(state)
+                raise _not_started("Temporal did not take the job; nothing was created.") from error
+            raise _not_started(
+                "Temporal does not answer; the job may have been created. Send the same request again "
+                "(same id or same Idempotency-Key): it carries this one on."
+            ) from error
+        except RuntimeError as error:  # the lazy client could not connect: nothing was sent
+            log.warning("Temporal cannot be reached: %s", error)
+            if reservation.kind == "new":
+                await self._release(state)
+            raise _not_started("Temporal cannot be reached; nothing was created.") from error
+
+    async def _release(self, state: JobState) -> None:
+        try:
+            await self._index.release(state.tenant, state.ref, now=state.created_at)
+        except DatabaseError as error:
+            log.warning("reservation of %s/%s is left to the sweeper: %s", state.tenant, state.ref, error)
+
+    async def _undo(self, client: Client, state: JobState) -> None:
+        """A start that came after its reservation had been given up: it must not run."""
+        handle = client.get_workflow_handle(job_workflow_id(state.tenant, state.ref))
+        await handle.terminate(reason="its reservation had been given up before it was started")
+
+
+def initial_state(reserved: StoredJob, *, paused: bool) -> JobState:
+    """The workflow's input, made from the reservation, so that whoever carries it on starts the same."""
+    accepted = reserved.created_at
+    return JobState(
+        tenant=reserved.tenant,
+        job=reserved.job,
+        ref=reserved.ref,
+        generation=reserved.generation,
+        definition=reserved.definition,
+        revision=reserved.revision,
+        created_at=accepted,
+        created_by=reserved.created_by,
+        updated_at=accepted,
+        cursor=initial_cursor(reserved.definition.schedule, accepted),
+        pause=Pause(since=accepted, reason="created paused", by=reserved.created_by) if paused else None,
+    )
+
+
+def initial_view(state: JobState) -> JobView:
+    """The job as its workflow will know it; asking it would make a creation wait for a worker."""
+    return JobView(
+        job=state.job,
+        ref=state.ref,
+        generation=state.generation,
+        definition=state.definition,
+        status="paused" if state.pause else "active",
+        revision=state.revision,
+        change=state.change,
+        created_at=state.created_at,
+        updated_at=state.updated_at,
+        pause=state.pause,
+        cursor=state.cursor,
+    )
+
+
+async def start_job(client: Client, state: JobState) -> None:
+    """Starts the job's workflow; one that is started already is the same job, and fine."""
+    hints = TenantHints()
+    attributes = {SEARCH_TENANT: state.tenant, SEARCH_JOB: state.job, SEARCH_REF: state.ref}
+    try:
+        await client.start_workflow(
+            JOB_WORKFLOW,
+            state,
+            id=job_workflow_id(state.tenant, state.ref),
+            task_queue=MAIN_QUEUE,
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            search_attributes=TypedSearchAttributes(
+                [
+                    SearchAttributePair(SearchAttributeKey.for_keyword(name), value)
+                    for name, value in attributes.items()
+                ]
+            ),
+            static_summary=f"{state.job} of {state.tenant}",
+            static_details=_details(state),
+            priority=Priority(fairness_key=state.tenant, fairness_weight=hints.weight, priority_key=3),
+            rpc_timeout=START_WITHIN,
+        )
+    except WorkflowAlreadyStartedError:
+        log.info("job %s/%s is started already", state.tenant, state.ref)
+
+
+def _details(state: JobState) -> str:
+    target = state.definition.target
+    schedule = state.definition.schedule.model_dump_json(by_alias=True, exclude_none=True)
+    lines = [
+        f"Job `{state.job}` of tenant `{state.tenant}`, generation {state.generation}.",
+        f"Schedule when it was created: `{schedule}`",
+        f"Target then: `{target.method} {target.url.partition('?')[0]}`",
+    ]
+    if state.definition.description:
+        lines.insert(1, state.definition.description)
+    return "\n\n".join(line[:_DETAIL_MAX] for line in lines)
+
+
+def _not_started(detail: str) -> ProblemError:
+    return ProblemError(Kind.SCHEDULER_UNAVAILABLE, detail, headers=LATER)

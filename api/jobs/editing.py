@@ -1,0 +1,144 @@
+"""PUT and PATCH: what a change means for the definition that the job has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from temporalio.client import Client
+
+from api.clock import Clock
+from api.definitions import parse_definition
+from api.jobs.answers import READ_ONLY, definition_document
+from api.jobs.changes import Changes
+from api.jobs.merge import merge
+from api.jobs.reading import present_view
+from api.jobs.refs import Found
+from api.jobs.rules import settle
+from api.preconditions import IfMatch
+from api.problems import FieldError, Kind, ProblemError, invalid
+from infra.settings import Settings
+from workflows.contracts.definition import JobDefinition
+from workflows.contracts.job import Actor, EditRequest, JobView
+from workflows.contracts.names import UPDATE_EDIT
+
+ATTEMPTS = 4
+"""How often a patch without If-Match is made again when others changed the job meanwhile."""
+
+
+class Editing:
+    def __init__(self, changes: Changes, settings: Settings, clock: Clock) -> None:
+        self._changes = changes
+        self._settings = settings
+        self._clock = clock
+
+    async def patch(
+        self,
+        client: Client,
+        found: Found,
+        patch: dict[str, Any],
+        *,
+        if_match: IfMatch | None,
+        by: str,
+        update_id: str,
+    ) -> JobView:
+        """The job after the patch. A patch that changes nothing is no change, and gives no revision."""
+        asked = without_identity(patch, found.job)
+        _refuse_read_only(asked)
+        for attempt in range(1, ATTEMPTS + 1):
+            view = await present_view(client, found)
+            if if_match is not None:
+                if_match.check(view.revision)
+            wanted = parse_definition(merge(definition_document(view.definition), asked))
+            try:
+                # Merged over this revision, so it must not be applied over another one.
+                return await self._edit(
+                    client,
+                    found,
+                    view,
+                    wanted,
+                    revision=view.revision,
+                    by=by,
+                    update_id=f"{update_id}-{attempt}",
+                )
+            except ProblemError as problem:
+                lost_race = problem.kind is Kind.REVISION_MISMATCH
+                if not lost_race or if_match is not None or attempt == ATTEMPTS:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def replace(
+        self,
+        client: Client,
+        found: Found,
+        wanted: JobDefinition,
+        *,
+        if_match: IfMatch | None,
+        by: str,
+        update_id: str,
+    ) -> JobView:
+        """The job after its definition is replaced."""
+        view = await present_view(client, found)
+        if if_match is not None:
+            if_match.check(view.revision)
+        revision = view.revision if if_match is not None and if_match.revisions is not None else None
+        return await self._edit(client, found, view, wanted, revision=revision, by=by, update_id=update_id)
+
+    async def _edit(
+        self,
+        client: Client,
+        found: Found,
+        view: JobView,
+        wanted: JobDefinition,
+        *,
+        revision: int | None,
+        by: str,
+        update_id: str,
+    ) -> JobView:
+        now = self._clock()
+        definition = settle(
+            wanted,
+            tenant=found.tenant,
+            job=found.job,
+            now=now,
+            settings=self._settings,
+            stored=view.definition,
+        )
+        if definition == view.definition:
+            return view
+        request = EditRequest(definition=definition, if_revision=revision, actor=Actor(by=by, at=now))
+        changed = await self._changes.change(
+            client, found, UPDATE_EDIT, request, update_id=update_id, now=now
+        )
+        return changed.view
+
+
+def without_identity(document: dict[str, Any], job: str) -> dict[str, Any]:
+    """The definition in a document: its id must be the one of the address, ``paused`` is left alone."""
+    if "id" in document and document["id"] != job:
+        raise invalid(
+            "The id of a job cannot be changed: leave it out, or repeat the one in the address.", "/id"
+        )
+    if not isinstance(document.get("paused", False), bool):
+        raise invalid("`paused` is true or false; it is left as it is here.", "/paused")
+    return {name: value for name, value in document.items() if name not in ("id", "paused")}
+
+
+def without_read_only(document: dict[str, Any]) -> dict[str, Any]:
+    """A whole answer, changed and sent back: what answers add is left out."""
+    return {name: value for name, value in document.items() if name not in READ_ONLY}
+
+
+def _refuse_read_only(patch: dict[str, Any]) -> None:
+    found = sorted(READ_ONLY & patch.keys())
+    if found:
+        raise ProblemError(
+            Kind.INVALID,
+            f"`{found[0]}` cannot be patched.",
+            errors=[FieldError(pointer=f"/{name}", detail=_how_else(name)) for name in found],
+        )
+
+
+def _how_else(name: str) -> str:
+    if name in ("status", "pause"):
+        return "It cannot be patched; use `POST …/pause` and `POST …/resume`."
+    return "It cannot be patched: it is what the service found out."

@@ -1,0 +1,63 @@
+"""The query parameters of lists. A parameter that does not exist is refused, not ignored."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from api.instants import QueryInstant
+from workflows.contracts.records import Outcome, Trigger
+
+LIMIT_MAX = 200
+
+
+class _List(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    limit: int = Field(default=50, ge=1, le=LIMIT_MAX, description="Items on a page.")
+    cursor: str | None = Field(
+        default=None, max_length=2048, description="`next_cursor` of the page before, with the same filters."
+    )
+
+
+class JobQuery(_List):
+    status: list[Literal["active", "paused", "completed"]] = Field(default=[], description="May be repeated.")
+    label: list[str] = Field(
+        default=[], max_length=20, description="`name=value`; may be repeated, all must hold."
+    )
+    target: str | None = Field(
+        default=None, max_length=500, description="A kind of target, or part of its URL."
+    )
+    outcome: list[Outcome] = Field(default=[], description="Of the last execution; may be repeated.")
+    q: str | None = Field(default=None, max_length=200, description="Part of id or description, in any case.")
+    sort: Literal["id", "-created_at"] = "id"
+
+    @field_validator("label")
+    @classmethod
+    def _has_a_value(cls, labels: list[str]) -> list[str]:
+        for label in labels:
+            if "=" not in label:
+                raise ValueError(
+                    f"a label is given as name=value, such as team=billing; not as {label[:80]!r}"
+                )
+        return labels
+
+    def labels(self) -> dict[str, str]:
+        pairs = (label.partition("=") for label in self.label)
+        return {name: value for name, _, value in pairs}
+
+
+class ExecutionQuery(_List):
+    outcome: list[Outcome] = Field(default=[], description="May be repeated.")
+    trigger: list[Trigger] = Field(default=[], description="May be repeated.")
+    since: QueryInstant | None = Field(default=None, description="From this scheduled time on.")
+    until: QueryInstant | None = Field(default=None, description="Before this scheduled time.")
+
+
+class DeleteQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    running: Literal["finish", "cancel"] = Field(
+        default="finish", description="What becomes of a run that is in flight."
+    )

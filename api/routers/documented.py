@@ -1,0 +1,30 @@
+"""What several calls document and answer alike."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Header
+from fastapi.responses import JSONResponse
+
+from api.preconditions import etag
+from api.problems import Kind
+
+KeyHeader = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", description="Makes a repeat of this call safe for 24 hours."),
+]
+IfMatchHeader = Annotated[
+    str | None, Header(alias="If-Match", description="The ETag of the job as you know it.")
+]
+ALWAYS = (Kind.UNAUTHENTICATED, Kind.FORBIDDEN, Kind.INTERNAL)
+BODY = (Kind.TOO_LARGE, Kind.UNSUPPORTED_MEDIA_TYPE, Kind.MALFORMED, Kind.INVALID)
+CHANGE = (Kind.NO_ANSWER, Kind.BUSY, Kind.SCHEDULER_UNAVAILABLE, Kind.DATABASE_UNAVAILABLE)
+TEXT = {"type": "string"}
+ETAG = {"ETag": {"description": "The revision.", "schema": TEXT}}
+CREATED = {**ETAG, "Location": {"description": "Where the job is.", "schema": TEXT}}
+
+
+def job_response(document: dict[str, Any], status: int = 200, **headers: str) -> JSONResponse:
+    """A job with its ETag."""
+    return JSONResponse(document, status_code=status, headers={"ETag": etag(document["revision"]), **headers})

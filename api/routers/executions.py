@@ -1,0 +1,116 @@
+"""Executions: the record of every run, newest first."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query
+from fastapi.responses import JSONResponse
+
+from api.access import JobId, Reader, State, existing_id
+from api.jobs.answers import ExecutionAnswer, ExecutionPage, execution_document
+from api.jobs.reading import view_of
+from api.jobs.refs import Found
+from api.openapi import problems, security
+from api.problems import Kind, ProblemError
+from api.queries import ExecutionQuery
+from api.routers.documented import ALWAYS
+from api.state import AppState
+from workflows.contracts.names import job_of, key_of, parse_key
+from workflows.contracts.records import ExecutionRow
+
+router = APIRouter(prefix="/v1", tags=["Executions"])
+
+
+@router.get(
+    "/jobs/{job_id}/executions",
+    operation_id="listJobExecutions",
+    summary="List a job's executions",
+    response_model=ExecutionPage,
+    responses=problems(
+        *ALWAYS, Kind.INVALID, Kind.NOT_FOUND, Kind.DATABASE_UNAVAILABLE, Kind.SCHEDULER_UNAVAILABLE
+    ),
+    openapi_extra={"security": security("jobs:read")},
+)
+async def list_job_executions(
+    job_id: JobId, state: State, caller: Reader, query: Annotated[ExecutionQuery, Query()]
+) -> JSONResponse:
+    """Newest first; the one that is alive is on the first page. Those of the present generation only."""
+    found = await state.refs.find(state.temporal, caller.tenant, existing_id(job_id))
+    page = await state.history.list_executions(
+        caller.tenant,
+        found.ref,
+        outcome=query.outcome or None,
+        trigger=query.trigger or None,
+        since=query.since,
+        until=query.until,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
+    items = [execution_document(stored.job, stored.row, stored.attempts) for stored in page.items]
+    if query.cursor is None:
+        alive = await _alive(state, found)
+        if alive is not None and _wanted(alive, query) and all(alive.key != item["key"] for item in items):
+            items.insert(0, execution_document(job_id, alive))
+    return JSONResponse({"items": items, "next_cursor": page.next_cursor})
+
+
+@router.get(
+    "/executions/{execution_id}",
+    operation_id="getExecution",
+    summary="Read an execution",
+    response_model=ExecutionAnswer,
+    responses=problems(*ALWAYS, Kind.NOT_FOUND, Kind.DATABASE_UNAVAILABLE, Kind.SCHEDULER_UNAVAILABLE),
+    openapi_extra={"security": security("jobs:read")},
+)
+async def get_execution(
+    execution_id: Annotated[str, Path(description="The `id` of an execution.", max_length=1000)],
+    state: State,
+    caller: Reader,
+) -> JSONResponse:
+    """With every attempt."""
+    missing = ProblemError(Kind.NOT_FOUND, "There is no such execution.")
+    try:
+        key = key_of(execution_id)
+        tenant, ref, _ = parse_key(key)
+    except ValueError:
+        raise missing from None
+    if tenant != caller.tenant:
+        raise missing
+    stored = await state.history.get_execution(tenant, key)
+    if stored is not None:
+        return JSONResponse(execution_document(stored.job, stored.row, stored.attempts))
+    job = job_of(ref)[0]
+    alive = await _alive(state, Found(tenant, job, ref))
+    if alive is None or alive.key != key:
+        raise missing
+    return JSONResponse(execution_document(job, alive))
+
+
+async def _alive(state: AppState, found: Found) -> ExecutionRow | None:
+    """The execution that the job is busy with, if it has one and answers in time."""
+    try:
+        view = await view_of(state.temporal, found)
+    except ProblemError:
+        return None
+    if view is None or view.current is None:
+        return None
+    return _as_of(view.current, state.clock())
+
+
+def _as_of(current: ExecutionRow, now: datetime) -> ExecutionRow:
+    """A query cannot see whether a held run's instant has come; whoever reads compares clocks."""
+    if current.outcome == "held" and current.fires_at <= now:
+        return current.model_copy(update={"outcome": "running"})
+    return current
+
+
+def _wanted(row: ExecutionRow, query: ExecutionQuery) -> bool:
+    conditions: list[Any] = [
+        not query.outcome or row.outcome in query.outcome,
+        not query.trigger or row.trigger in query.trigger,
+        query.since is None or row.scheduled_time >= query.since,
+        query.until is None or row.scheduled_time < query.until,
+    ]
+    return all(conditions)

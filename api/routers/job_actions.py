@@ -1,0 +1,148 @@
+"""What is done with a job: pause, resume, trigger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from api import examples
+from api.access import JobId, State, Writer, existing_id
+from api.auth.principal import Principal
+from api.body import read_object
+from api.definitions import parse_model
+from api.idempotency import IdempotencyKey, parse_key
+from api.jobs.answers import ChangedJobAnswer, ExecutionAnswer, execution_document
+from api.jobs.reading import document_of_view
+from api.jobs.refs import Found
+from api.openapi import body, problems, security
+from api.problems import Kind, ProblemError, invalid
+from api.requests import PauseBody, ResumeBody, TriggerBody
+from api.routers.documented import ALWAYS, BODY, CHANGE, ETAG, TEXT, KeyHeader, job_response
+from api.state import AppState
+from workflows.contracts.attempt import OwnBody
+from workflows.contracts.base import Contract
+from workflows.contracts.job import (
+    Actor,
+    PauseRequest,
+    ResumeRequest,
+    Triggered,
+    TriggerRequest,
+)
+from workflows.contracts.names import UPDATE_PAUSE, UPDATE_RESUME, UPDATE_TRIGGER
+
+router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["Jobs"])
+
+
+@router.post(
+    "/pause",
+    operation_id="pauseJob",
+    summary="Pause a job",
+    response_model=ChangedJobAnswer,
+    responses={
+        200: {"headers": ETAG},
+        **problems(*ALWAYS, *BODY, *CHANGE, Kind.NOT_FOUND, Kind.IDEMPOTENCY_MISMATCH),
+    },
+    openapi_extra={"security": security("jobs:write"), **body(PauseBody, examples.PAUSE, required=False)},
+)
+async def pause_job(
+    job_id: JobId, request: Request, state: State, caller: Writer, idempotency_key: KeyHeader = None
+) -> JSONResponse:
+    """Nothing of its schedule fires any more; what is in flight already is named in `in_flight`."""
+    found = await state.refs.find(state.temporal, caller.tenant, existing_id(job_id))
+    document = await read_object(request, may_be_empty=True)
+    asked = parse_model(PauseBody, document)
+    now = state.clock()
+    if asked.until is not None and asked.until <= now:
+        raise invalid(
+            "The end of a pause must lie in the future; leave it out to pause until a resume.", "/until"
+        )
+    key = _key(idempotency_key, caller, f"POST /v1/jobs/{job_id}/pause", document)
+    pause = PauseRequest(reason=asked.reason, until=asked.until, actor=Actor(by=caller.subject, at=now))
+    return await _changed(state, found, UPDATE_PAUSE, pause, key)
+
+
+@router.post(
+    "/resume",
+    operation_id="resumeJob",
+    summary="Resume a job",
+    response_model=ChangedJobAnswer,
+    responses={
+        200: {"headers": ETAG},
+        **problems(*ALWAYS, *BODY, *CHANGE, Kind.NOT_FOUND, Kind.IDEMPOTENCY_MISMATCH),
+    },
+    openapi_extra={"security": security("jobs:write"), **body(ResumeBody, examples.RESUME, required=False)},
+)
+async def resume_job(
+    job_id: JobId, request: Request, state: State, caller: Writer, idempotency_key: KeyHeader = None
+) -> JSONResponse:
+    """Never fires for the past: what fell due in the pause is recorded as skipped."""
+    found = await state.refs.find(state.temporal, caller.tenant, existing_id(job_id))
+    document = await read_object(request, may_be_empty=True)
+    parse_model(ResumeBody, document)
+    key = _key(idempotency_key, caller, f"POST /v1/jobs/{job_id}/resume", document)
+    resume = ResumeRequest(actor=Actor(by=caller.subject, at=state.clock()))
+    return await _changed(state, found, UPDATE_RESUME, resume, key)
+
+
+@router.post(
+    "/trigger",
+    operation_id="triggerJob",
+    summary="Run a job now",
+    status_code=202,
+    response_model=ExecutionAnswer,
+    responses={
+        202: {
+            "description": "The execution.",
+            "headers": {"Location": {"description": "Where the execution is.", "schema": TEXT}},
+        },
+        **problems(
+            *ALWAYS, *BODY, *CHANGE, Kind.NOT_FOUND, Kind.NOT_BUILT, Kind.RUN_ACTIVE,
+            Kind.TOO_MANY_REQUESTS, Kind.IDEMPOTENCY_MISMATCH,
+        ),
+    },
+    openapi_extra={"security": security("jobs:write"), **body(TriggerBody, examples.TRIGGER, required=False)},
+)  # fmt: skip
+async def trigger_job(
+    job_id: JobId, request: Request, state: State, caller: Writer, idempotency_key: KeyHeader = None
+) -> JSONResponse:
+    """Works on paused and completed jobs too. The same `request` runs once."""
+    found = await state.refs.find(state.temporal, caller.tenant, existing_id(job_id))
+    document = await read_object(request, may_be_empty=True)
+    asked = parse_model(TriggerBody, document)
+    if asked.force:
+        raise ProblemError(
+            Kind.NOT_BUILT,
+            "Running beside an active run (`force`) is not available yet; leave it out.",
+            errors=invalid("Not available yet; leave it out.", "/force").errors,
+        )
+    key = _key(idempotency_key, caller, f"POST /v1/jobs/{job_id}/trigger", document)
+    name = asked.request or (key.derive("trigger") if key else state.random_name())
+    trigger = TriggerRequest(
+        request=name,
+        body=OwnBody(value=asked.body) if "body" in document else None,
+        actor=Actor(by=caller.subject, at=state.clock()),
+    )
+    triggered = await state.changes.send(
+        state.temporal, found, UPDATE_TRIGGER, trigger, Triggered, update_id=f"trigger-{name}"
+    )
+    execution = execution_document(job_id, triggered.execution)
+    return JSONResponse(execution, 202, headers={"Location": f"/v1/executions/{execution['id']}"})
+
+
+def _key(header: str | None, caller: Principal, call: str, document: dict[str, Any]) -> IdempotencyKey | None:
+    return parse_key(header, tenant=caller.tenant, call=call, body=document)
+
+
+async def _changed(
+    state: AppState, found: Found, update: str, request: Contract, key: IdempotencyKey | None
+) -> JSONResponse:
+    """The update's id comes from the key, so that a repeat is answered and not done again."""
+    name = key.derive_exact(update) if key else state.random_name()
+    changed = await state.changes.change(
+        state.temporal, found, update, request, update_id=f"{update}-{name}", now=state.clock()
+    )
+    document = document_of_view(found.tenant, changed.view, state.clock())
+    document["in_flight"] = [running.model_dump(mode="json") for running in changed.in_flight]
+    return job_response(document)
