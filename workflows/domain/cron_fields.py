@@ -146,7 +146,9 @@ class _FieldParser:
             self._range(base, step)
         elif base:
             value = self._value(base)
-            self._span(value % 7 if self.spec is WEEKDAY else value, None if slash else value, step)
+            if self.spec is WEEKDAY:
+                value %= 7
+            self._span(value, None if slash else value, step)
         else:
             raise self.fault("cron_syntax", f"write '*/{step_text}' for a step over the whole field")
 
