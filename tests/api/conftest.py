@@ -1,0 +1,128 @@
+"""The application over real parts, and clients with tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from google.protobuf.duration_pb2 import Duration
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+from temporalio.client import Client
+
+from api.app import create_app
+from infra.settings import Settings
+from infra.temporal.client import connect, connect_when_ready
+from infra.temporal.namespace import ensure_search_attributes
+from tests.api.sink import Sink, sink_server
+from tests.api.tokens import SECRET, bearer
+
+NAMESPACE = "api-tests"
+
+
+@contextlib.asynccontextmanager
+async def started(app: FastAPI) -> AsyncIterator[FastAPI]:
+    """The application as a server would run it, once its database is migrated."""
+    async with app.router.lifespan_context(app):
+        async with asyncio.timeout(10):
+            while not app.state.carillon.migrated:
+                await asyncio.sleep(0.01)
+        yield app
+
+
+def client_of(app: FastAPI, tenant: str = "acme", scope: str = "jobs:read jobs:write") -> httpx.AsyncClient:
+    return httpx.AsyncClient(
+        transport=httpx.ASGITransport(app), base_url="http://api", headers=bearer(tenant, scope), timeout=30
+    )
+
+
+def settings_in(directory: Path, **more: object) -> Settings:
+    values: dict[str, object] = {
+        "data_dir": directory,
+        "database_url": f"sqlite+aiosqlite:///{directory / 'carillon.db'}",
+        "jwt_secret": SECRET,
+        "signing_secret": SECRET,
+        "allow_networks": ("127.0.0.0/8",),
+        "temporal_address": "127.0.0.1:1",
+        "create_rate": 1000.0,
+        **more,
+    }
+    return Settings.model_validate(values)
+
+
+@pytest.fixture(scope="session")
+async def offline(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FastAPI]:
+    """An application whose Temporal is away; its database is there."""
+    async with started(create_app(settings_in(tmp_path_factory.mktemp("offline")))) as app:
+        yield app
+
+
+@pytest.fixture(scope="session")
+async def offline_client(offline: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(offline) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+async def own_namespace(temporal_settings: Settings, temporal_client: Client) -> Settings:
+    """A namespace that no other test's worker serves."""
+    retention = Duration()
+    retention.FromTimedelta(timedelta(days=3))
+    await temporal_client.workflow_service.register_namespace(
+        RegisterNamespaceRequest(namespace=NAMESPACE, workflow_execution_retention_period=retention)
+    )
+    settings = temporal_settings.model_copy(update={"temporal_namespace": NAMESPACE})
+    client = await connect_when_ready(settings, within=timedelta(seconds=30))
+    await ensure_search_attributes(client)
+    return settings
+
+
+@pytest.fixture(scope="session")
+async def live_settings(own_namespace: Settings, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return settings_in(
+        tmp_path_factory.mktemp("live"),
+        temporal_address=own_namespace.temporal_address,
+        temporal_namespace=own_namespace.temporal_namespace,
+        worker_grace=timedelta(seconds=1),
+    )
+
+
+@pytest.fixture(scope="session")
+async def live(live_settings: Settings) -> AsyncIterator[FastAPI]:
+    """An application over the real server; no worker unless a test asks for one."""
+    async with started(create_app(live_settings)) as app:
+        yield app
+
+
+@pytest.fixture(scope="session")
+async def live_temporal(live_settings: Settings) -> Client:
+    return await connect(live_settings)
+
+
+@pytest.fixture
+async def api(live: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
+    async with client_of(live) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+async def worker(live_settings: Settings) -> AsyncIterator[None]:
+    """A worker process's composition, in this process."""
+    from workers.main import run
+
+    stop = asyncio.Event()
+    task = asyncio.create_task(run(live_settings, stop=stop))
+    yield
+    stop.set()
+    await asyncio.wait_for(task, 20)
+
+
+@pytest.fixture(scope="session")
+async def sink() -> AsyncIterator[Sink]:
+    async with sink_server() as served:
+        yield served

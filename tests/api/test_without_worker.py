@@ -1,0 +1,167 @@
+"""Nobody works: creations and reads go on, changes say so within ten seconds."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from temporalio.client import Client
+
+from tests.api.sink import Sink
+from workflows.contracts.job import JobState
+from workflows.contracts.names import job_workflow_id
+
+TARGET = {"type": "http", "url": "https://example.com/hook"}
+
+
+def daily(**more: Any) -> dict[str, Any]:
+    return {"schedule": {"cron": "0 9 * * *", "timezone": "Europe/Paris"}, "target": TARGET, **more}
+
+
+async def test_a_job_is_created_and_read_as_stale(api: httpx.AsyncClient) -> None:
+    created = await api.post("/v1/jobs", json=daily(id="alone", labels={"team": "billing"}))
+    assert created.status_code == 201, created.text
+    assert created.headers["location"] == "/v1/jobs/alone"
+    assert created.headers["etag"] == '"1"'
+    job = created.json()
+    assert job["status"] == "active"
+    assert job["tenant"] == "acme"
+    assert job["stale"] is False
+    assert job["schedule"] == {
+        "cron": "0 9 * * *", "timezone": "Europe/Paris", "gap": "shift", "fold": "first",
+    }  # fmt: skip
+    assert len(job["next_runs"]) == 5
+    assert job["next_runs"][0]["local"].endswith(("+01:00", "+02:00"))
+
+    started = time.monotonic()
+    read = await api.get("/v1/jobs/alone")
+    assert time.monotonic() - started < 3.5
+    assert read.status_code == 200
+    assert read.json() == {**job, "stale": True}
+
+
+async def test_the_workflow_is_started_with_what_its_run_needs(
+    api: httpx.AsyncClient, live_temporal: Client
+) -> None:
+    before = datetime.now(UTC)
+    await api.post("/v1/jobs", json={"id": "started", "schedule": {"in": "PT10M"}, "target": TARGET})
+    handle = live_temporal.get_workflow_handle(job_workflow_id("acme", "started"))
+    described = await handle.describe()
+    first = (await handle.fetch_history()).events[0].workflow_execution_started_event_attributes
+    [state] = await live_temporal.data_converter.decode(list(first.input.payloads), [JobState])
+    assert before <= state.cursor <= datetime.now(UTC)
+    assert state.cursor == state.created_at
+    assert state.definition.schedule.in_ is None
+    assert (
+        timedelta(minutes=9, seconds=59)
+        < state.definition.schedule.at - before
+        < timedelta(minutes=10, seconds=5)
+    )
+    assert state.created_by == "tester"
+    assert first.priority.fairness_key == "acme"
+    assert first.priority.priority_key == 3
+    found = {pair.key.name: pair.value for pair in described.typed_search_attributes}
+    assert found == {"CarillonTenant": "acme", "CarillonJob": "started", "CarillonRef": "started"}
+    assert await described.static_summary() == "started of acme"
+
+
+async def test_a_one_off_just_past_is_not_behind_its_cursor(
+    api: httpx.AsyncClient, live_temporal: Client
+) -> None:
+    at = (datetime.now(UTC) - timedelta(seconds=30)).replace(microsecond=0)
+    made = await api.post(
+        "/v1/jobs", json={"id": "just-past", "schedule": {"at": at.isoformat()}, "target": TARGET}
+    )
+    assert made.status_code == 201, made.text
+    history = await live_temporal.get_workflow_handle(job_workflow_id("acme", "just-past")).fetch_history()
+    payloads = history.events[0].workflow_execution_started_event_attributes.input.payloads
+    [state] = await live_temporal.data_converter.decode(list(payloads), [JobState])
+    assert state.cursor == at - timedelta(seconds=1)
+
+
+async def test_one_that_lies_further_back_is_refused(api: httpx.AsyncClient) -> None:
+    at = (datetime.now(UTC) - timedelta(seconds=90)).isoformat()
+    for path, body in (
+        ("/v1/jobs", {"schedule": {"at": at}, "target": TARGET}),
+        ("/v1/schedules/preview", {"schedule": {"at": at}}),
+    ):
+        refused = await api.post(path, json=body)
+        assert refused.status_code == 422
+        assert refused.json()["errors"][0]["pointer"] == "/schedule/at"
+        assert "in the past" in refused.json()["detail"]
+
+
+async def test_a_change_is_answered_within_ten_seconds_and_says_it_may_still_be_applied(
+    api: httpx.AsyncClient,
+) -> None:
+    await api.post("/v1/jobs", json=daily(id="unheard"))
+    started = time.monotonic()
+    answer = await api.post("/v1/jobs/unheard/pause", json={"reason": "nobody listens"})
+    assert time.monotonic() - started < 10.5
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"]
+    assert answer.json()["type"] == "urn:carillon:problem:no-answer"
+    assert "may still be applied" in answer.json()["detail"]
+
+
+async def test_a_patch_that_cannot_be_merged_was_not_applied(api: httpx.AsyncClient) -> None:
+    await api.post("/v1/jobs", json=daily(id="unmerged"))
+    answer = await api.patch("/v1/jobs/unmerged", json={"priority": 1})
+    assert answer.status_code == 503
+    assert "not applied" in answer.json()["detail"]
+
+
+async def test_a_replayed_creation_is_the_same_job(api: httpx.AsyncClient) -> None:
+    first = await api.post("/v1/jobs", json=daily(), headers={"idempotency-key": "k1"})
+    again = await api.post("/v1/jobs", json=daily(), headers={"idempotency-key": "k1"})
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert again.json()["id"] == first.json()["id"]
+    assert again.headers["idempotent-replayed"] == "true"
+    other = await api.post("/v1/jobs", json=daily(priority=1), headers={"idempotency-key": "k1"})
+    assert other.status_code == 422
+    assert other.json()["type"] == "urn:carillon:problem:idempotency-mismatch"
+
+
+async def test_an_id_in_use_is_409_and_another_tenants_job_is_404(
+    api: httpx.AsyncClient, live: Any, sink: Sink
+) -> None:
+    from tests.api.conftest import client_of
+
+    assert (await api.post("/v1/jobs", json=daily(id="mine"))).status_code == 201
+    assert (await api.post("/v1/jobs", json=daily(id="mine", priority=1))).status_code == 409
+    async with client_of(live, "other") as other:
+        for call in (
+            other.get("/v1/jobs/mine"),
+            other.delete("/v1/jobs/mine"),
+            other.patch("/v1/jobs/mine", json={}),
+            other.post("/v1/jobs/mine/pause"),
+            other.get("/v1/jobs/mine/executions"),
+        ):
+            assert (await call).status_code == 404
+        assert (await other.get("/v1/jobs")).json()["items"] == []
+        assert (await other.post("/v1/jobs", json=daily(id="mine"))).status_code == 201
+
+
+@pytest.mark.parametrize("sort", ["id", "-created_at"])
+async def test_pages_hold_each_job_once_while_others_come_and_go(live: Any, sort: str) -> None:
+    from tests.api.conftest import client_of
+
+    async with client_of(live, f"pages-{sort.strip('-')[:2]}") as api:
+        ids = [f"job-{number:02}" for number in range(0, 20, 2)]
+        for job in ids:
+            assert (await api.post("/v1/jobs", json=daily(id=job))).status_code == 201
+        seen: list[str] = []
+        cursor: str | None = None
+        while True:
+            query: dict[str, Any] = {"limit": 3, "sort": sort} | ({"cursor": cursor} if cursor else {})
+            page = (await api.get("/v1/jobs", params=query)).json()
+            seen += [item["id"] for item in page["items"]]
+            await api.post("/v1/jobs", json=daily(id=f"job-{len(seen):02}x"))
+            cursor = page["next_cursor"]
+            if cursor is None:
+                break
+        assert sorted(set(ids) & set(seen)) == ids
+        assert len(seen) == len(set(seen))
