@@ -67,6 +67,7 @@ class Installation:
     def ensure_secrets(self) -> None:
         """Makes each secret of the installation that is not there yet. They stay for good."""
         directory = self.data_dir / _SECRETS
+        self._make(self.data_dir)
         self._make(directory)
         for name in _SECRET_NAMES:
             if not (directory / name).exists():

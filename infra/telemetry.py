@@ -136,4 +136,5 @@ def configure_logging(level: str, *, stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(number)
+    logging.getLogger("alembic").setLevel(max(number, logging.WARNING))  # it tells of every plugin it loads
     logging.captureWarnings(True)

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -63,9 +63,9 @@ def temporal_settings(temporal_server: EmbeddedServer, tmp_path_factory: pytest.
 
 
 @pytest.fixture(scope="session")
-async def temporal_client(temporal_settings: Settings) -> AsyncIterator[Client]:
+async def temporal_client(temporal_settings: Settings) -> Client:
     """Connected as the processes are, with search attributes registered."""
     client = await connect_when_ready(temporal_settings, within=timedelta(seconds=30))
     await ensure_search_attributes(client)
     await ensure_retention(client, temporal_settings.temporal_retention)
-    yield client
+    return client
