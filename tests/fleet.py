@@ -6,16 +6,19 @@ import asyncio
 import dataclasses
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from activities.attempt import Attempts, Places, ReturnRate
 from activities.clock import Clock, ServerOffset, SystemClock
 from activities.fence import Fences
+from activities.planning import Planning
 from activities.records import Records
 from activities.targets.http import HttpSender
 from activities.turnstile import Turnstile
@@ -25,6 +28,7 @@ from workers.queues import make_workers
 from workflows.contracts import names
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.job import Actor, JobState, JobView
+from workflows.contracts.planning import TenantHints
 from workflows.contracts.records import ExecutionRow, Record
 from workflows.domain import resolve
 from workflows.domain.zones import tzdata_version
@@ -71,6 +75,7 @@ class Fleet:
     _workers: tuple[Worker, ...] = ()
     _running: list[asyncio.Task[None]] = field(default_factory=list)
     _sender: HttpSender | None = None
+    _jobs: list[WorkflowHandle[Any, Any]] = field(default_factory=list)
 
     async def start(self) -> Self:
         self._sender = HttpSender(
@@ -93,10 +98,12 @@ class Fleet:
             tzdata=tzdata_version(),
         )
         self.attempts = Attempts(places)
+        hints = TenantHints(look_ahead=self.settings.look_ahead)
         self._workers = make_workers(
             self.client,
             self.settings,
             attempts=self.attempts,
+            planning=Planning(lambda _: hints),
             records=Records(self.recorder),
             identity="test-worker",
         )
@@ -110,6 +117,9 @@ class Fleet:
         await asyncio.gather(*shutdowns, *self._running)
         if self._sender is not None:
             await self._sender.close()
+        for job in self._jobs:
+            with suppress(RPCError):
+                await job.terminate("the test is over")
 
     def with_settings(self, **changes: Any) -> Fleet:
         return dataclasses.replace(self, settings=self.settings.model_copy(update=changes))
@@ -130,12 +140,14 @@ class Fleet:
             updated_at=now,
             cursor=cursor or now,
         )
-        return await self.client.start_workflow(
+        handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(
             names.JOB_WORKFLOW,
             state,
             id=names.job_workflow_id(TENANT, job),
             task_queue=names.MAIN_QUEUE,
         )
+        self._jobs.append(handle)
+        return handle
 
 
 def actor(by: str = "tester") -> Actor:

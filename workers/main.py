@@ -12,6 +12,7 @@ from importlib.metadata import version
 from activities.attempt import Attempts, Places, ReturnRate
 from activities.clock import ServerOffset, SystemClock
 from activities.fence import Fences
+from activities.planning import Planning
 from activities.records import Records
 from activities.targets.http import HttpSender
 from activities.turnstile import Turnstile
@@ -22,6 +23,7 @@ from infra.settings import Settings
 from infra.telemetry import Telemetry
 from infra.temporal.client import connect_when_ready, make_runtime
 from workers.queues import make_workers
+from workflows.contracts.planning import TenantHints
 from workflows.domain.zones import tzdata_version
 
 CONNECT_WITHIN = timedelta(minutes=5)
@@ -61,7 +63,15 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
             tzdata=tzdata_version(),
         )
     )
-    workers = make_workers(client, settings, attempts=attempts, records=Records(recorder), identity=identity)
+    hints = TenantHints(look_ahead=settings.look_ahead)
+    workers = make_workers(
+        client,
+        settings,
+        attempts=attempts,
+        planning=Planning(lambda _: hints),
+        records=Records(recorder),
+        identity=identity,
+    )
     serving = [asyncio.create_task(worker.run()) for worker in workers]
     stopping = asyncio.create_task(stop.wait())
     try:

@@ -14,7 +14,7 @@ from temporalio.worker import Worker, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from activities.attempt import Attempts
-from activities.planning import plan
+from activities.planning import Planning
 from activities.records import Records
 from infra.settings import Settings
 from workflows.contracts.names import DUE_QUEUE, MAIN_QUEUE
@@ -40,7 +40,7 @@ def workflow_runner() -> WorkflowRunner:
 
 
 def make_workers(
-    client: Client, settings: Settings, *, attempts: Attempts, records: Records, identity: str
+    client: Client, settings: Settings, *, attempts: Attempts, planning: Planning, records: Records, identity: str
 ) -> tuple[Worker, Worker]:
     """The worker of workflows and held attempts, and the worker of attempts due now."""
     grace = settings.worker_grace + SHUTDOWN_MARGIN
@@ -48,7 +48,7 @@ def make_workers(
         client,
         task_queue=MAIN_QUEUE,
         workflows=WORKFLOWS,
-        activities=[attempts.attempt, plan, records.flush],
+        activities=[attempts.attempt, planning.plan, records.flush],
         workflow_runner=workflow_runner(),
         identity=identity,
         max_cached_workflows=settings.max_cached_workflows,

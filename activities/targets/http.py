@@ -247,7 +247,8 @@ def _tls_cause(error: BaseException) -> ssl.SSLError | None:
     """A TLS error may hide inside a generic one of the transport."""
     link: BaseException | None = error
     while link is not None:
-        if isinstance(link, ssl.SSLError):
+        # aiohttp's own errors of this kind are SSLErrors too, without what OpenSSL says.
+        if isinstance(link, ssl.SSLError) and not isinstance(link, ClientError):
             return link
         link = link.__cause__
     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 
 from aiohttp import web
 
@@ -22,7 +23,7 @@ async def test_an_interval_job_delivers_each_occurrence_once_and_never_early(
     arrivals = await sink.wait_for("/tick", 4)
     late = [arrival.at - due(arrival) for arrival in arrivals]
     assert min(late) >= 0
-    assert [due(b) - due(a) for a, b in zip(arrivals, arrivals[1:], strict=False)] == [2.0] * 3
+    assert [due(b) - due(a) for a, b in pairwise(arrivals)] == [2.0] * 3
     assert arrivals[0].key == f"acme/{job_id}:{arrivals[0].headers['carillon-scheduled-time']}"
     assert (await view(job)).stats.succeeded >= 3
 
@@ -52,6 +53,6 @@ async def test_a_target_that_fails_twice_gets_three_attempts_of_one_key(fleet: F
     arrivals = await sink.wait_for("/flaky", 3)
     assert len({arrival.key for arrival in arrivals}) == 1
     assert [arrival.execution_id.rsplit(":", 1)[1] for arrival in arrivals] == ["1", "2", "3"]
-    first, second = (b.at - a.at for a, b in zip(arrivals, arrivals[1:], strict=False))
+    first, second = (b.at - a.at for a, b in pairwise(arrivals))
     assert 1.0 <= first < 2.0
     assert 2.0 <= second < 3.0
