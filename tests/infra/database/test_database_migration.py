@@ -61,7 +61,7 @@ async def test_processes_that_start_at_once_migrate_once(new_url: Callable[[], s
         await asyncio.create_subprocess_exec(
             sys.executable, "-W", "error", "-c", _MIGRATE, url, stderr=asyncio.subprocess.PIPE
         )
-        for _ in range(5)
+        for _ in range(3)
     ]
     for process in processes:
         _, errors = await asyncio.wait_for(process.communicate(), 60)

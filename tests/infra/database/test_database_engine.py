@@ -1,0 +1,154 @@
+"""Transactions: bounded waits, one kind of error, and nothing left behind by those who give up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from infra.database import Database, DatabaseError, DatabaseRejected, DatabaseUnavailable
+from infra.database.schema import tenant_usage
+from tests.infra.database.samples import NOW
+
+USAGE = {"jobs": 0, "tokens": 1.0, "refilled_at": NOW}
+
+
+@pytest.fixture
+async def hasty(new_url: Callable[[], str]) -> AsyncIterator[Database]:
+    """A database whose calls end within half a second."""
+    opened = Database.open(new_url(), timeout=timedelta(seconds=0.5), pool_size=2)
+    await opened.migrate()
+    yield opened
+    await opened.close()
+
+
+async def add(database: Database, tenant: str) -> None:
+    await database.write(lambda c: c.execute(sa.insert(tenant_usage).values(tenant=tenant, **USAGE)))
+
+
+async def count(database: Database) -> int:
+    query = sa.select(sa.func.count()).select_from(tenant_usage)
+    return await database.read(lambda c: c.execute(query).scalar_one())
+
+
+async def test_a_failed_transaction_leaves_nothing(hasty: Database) -> None:
+    """What is not ours passes through as it is."""
+
+    def work(connection: sa.Connection) -> None:
+        connection.execute(sa.insert(tenant_usage).values(tenant="a", **USAGE))
+        raise LookupError("a defect")
+
+    with pytest.raises(LookupError):
+        await hasty.write(work)
+    assert await count(hasty) == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        pytest.param({"tenant": "a"}, DatabaseRejected, id="twice"),
+        pytest.param({"tenant": "b", "jobs": None}, DatabaseRejected, id="null"),
+        pytest.param({"tenant": "b", "jobs": 2**70}, DatabaseRejected, id="too large"),
+        pytest.param({"tenant": "b\ud800"}, DatabaseRejected, id="half of a surrogate pair"),
+        pytest.param({"tenant": "b", "refilled_at": datetime(2026, 1, 1)}, DatabaseRejected, id="naive"),  # noqa: DTZ001
+        pytest.param({"tenant": "b", "missing": 1}, sa.exc.CompileError, id="a defect"),
+    ],
+)
+async def test_values_are_blamed_only_if_they_are_at_fault(
+    hasty: Database, values: dict[str, object], error: type[Exception]
+) -> None:
+    await add(hasty, "a")
+    with pytest.raises(error):
+        await hasty.write(lambda c: c.execute(sa.insert(tenant_usage).values(**{**USAGE, **values})))
+    await add(hasty, "c")
+    assert await count(hasty) == 2
+
+
+async def test_a_schema_that_is_not_there_is_no_fault_of_the_values(new_url: Callable[[], str]) -> None:
+    """Records must not be given up because a migration is missing."""
+    database = Database.open(new_url())
+    await database.ping()
+    with pytest.raises(DatabaseUnavailable, match="migrated"):
+        await add(database, "a")
+    await database.close()
+
+
+async def test_a_database_that_is_not_there(dialect: str) -> None:
+    """Refused connections and missing directories are said at once."""
+    nowhere = {
+        "sqlite": "sqlite+aiosqlite:////nonexistent/directory/a.db",
+        "postgresql": "postgresql+psycopg://nobody@127.0.0.1:1/nothing",
+    }
+    database = Database.open(nowhere[dialect])
+    began = time.monotonic()
+    with pytest.raises(DatabaseUnavailable) as failure:
+        await database.ping()
+    with pytest.raises(DatabaseError):
+        await database.migrate()
+    assert failure.value.code == "database_unavailable"
+    assert time.monotonic() - began < 2
+    await database.close()
+
+
+async def test_a_peer_that_says_nothing_is_given_up() -> None:
+    """A port that accepts and never answers: the wait is bounded at our end."""
+    silent = await asyncio.start_server(lambda _reader, _writer: asyncio.sleep(60), "127.0.0.1", 0)
+    port = silent.sockets[0].getsockname()[1]
+    database = Database.open(f"postgresql+psycopg://x@127.0.0.1:{port}/x", timeout=timedelta(seconds=0.3))
+    began = time.monotonic()
+    with pytest.raises(DatabaseUnavailable, match="in time"):
+        await database.ping()
+    assert time.monotonic() - began < 2
+    await database.close()
+    silent.close()
+
+
+async def test_a_row_locked_by_another_is_not_waited_for_long(hasty: Database) -> None:
+    """The second writer is told within its bound; the first one's work stands."""
+    await add(hasty, "a")
+    held, release = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+    engine = hasty._backend.blocking_engine(timedelta(seconds=30))
+
+    def hold() -> None:
+        with engine.begin() as connection:
+            connection.execute(sa.update(tenant_usage).values(jobs=7))
+            loop.call_soon_threadsafe(held.set)
+            assert release.wait(30)
+
+    holding = asyncio.create_task(asyncio.to_thread(hold))
+    await held.wait()
+    began = time.monotonic()
+    with pytest.raises(DatabaseUnavailable):
+        await hasty.write(lambda c: c.execute(sa.update(tenant_usage).values(jobs=8)))
+    assert time.monotonic() - began < 3
+    release.set()
+    await holding
+    engine.dispose()
+    query = sa.select(tenant_usage.c.jobs)
+    assert await hasty.read(lambda c: c.execute(query).scalar_one()) == 7
+
+
+async def test_callers_that_give_up_leave_the_pool_whole(hasty: Database) -> None:
+    """Cancelled at any point of a call, again and again, connections are neither lost nor left open."""
+    for n in range(60):
+        task = asyncio.create_task(add(hasty, f"t{n}"))
+        for _ in range(n % 15):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    await asyncio.gather(*(hasty.ping() for _ in range(10)))
+    await add(hasty, "last")
+    assert 1 <= await count(hasty) <= 61
+
+
+async def test_instants_are_read_in_utc(hasty: Database) -> None:
+    await add(hasty, "a")
+    stored = await hasty.read(lambda c: c.execute(sa.select(tenant_usage.c.refilled_at)).scalar_one())
+    assert stored == NOW
+    assert stored.tzinfo is UTC
