@@ -10,6 +10,7 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from ipaddress import ip_network
 from typing import Any, Protocol
 
@@ -189,6 +190,12 @@ class Names:
         return found
 
 
+@lru_cache(maxsize=1)
+def system_roots() -> ssl.SSLContext:
+    """What a sender makes by itself; loading the roots takes longer than most tests."""
+    return ssl.create_default_context()
+
+
 class MakeSender(Protocol):
     def __call__(self, **options: Any) -> HttpSender: ...
 
@@ -204,6 +211,7 @@ async def make_sender() -> AsyncIterator[MakeSender]:
                 "signing_secret": SIGNING_SECRET,
                 "user_agent": "Carillon/test",
                 "now": lambda: datetime.now(UTC),
+                "ssl_context": system_roots(),
             }
             sender = HttpSender(**{**settings, **options})
             stack.push_async_callback(sender.close)
