@@ -35,6 +35,8 @@ INSTANTS = (
 )  # fmt: skip
 """Of definitions, and of the other bodies: their names do not clash."""
 _SECONDS_MAX = 1e11
+DURATION_MAX = timedelta(days=36_525)
+"""A century: added to any instant of a schedule it does not leave the calendar."""
 
 Model = TypeVar("Model", bound=BaseModel)
 _duration_text = TypeAdapter(timedelta)
@@ -63,7 +65,7 @@ def parse_model(model: type[Model], document: dict[str, Any]) -> Model:
     prepared = json.loads(json.dumps(document))
     prepare(prepared)
     try:
-        return model.model_validate_json(
+        parsed = model.model_validate_json(
             json.dumps(prepared), strict=True, extra="forbid", by_alias=True, by_name=False
         )
     except ValidationError as error:
@@ -71,6 +73,10 @@ def parse_model(model: type[Model], document: dict[str, Any]) -> Model:
         raise problem_of(details, document, model=model) from None
     except OverflowError:
         raise invalid("An instant or a duration lies outside of the calendar.") from None
+    for pointer, value in _durations(parsed, ""):
+        if value > DURATION_MAX:
+            raise invalid(f"A duration is at most {DURATION_MAX.days} days.", pointer)
+    return parsed
 
 
 def prepare(document: dict[str, Any]) -> None:
@@ -105,6 +111,16 @@ def _as_duration(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > _SECONDS_MAX:
         return value
     return _duration_text.dump_python(timedelta(seconds=value), mode="json")
+
+
+def _durations(model: BaseModel, pointer: str) -> Iterator[tuple[str, timedelta]]:
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        place = f"{pointer}/{field.alias or name}"
+        if isinstance(value, timedelta):
+            yield place, value
+        elif isinstance(value, BaseModel):
+            yield from _durations(value, place)
 
 
 def _check_labels(labels: dict[str, str]) -> None:

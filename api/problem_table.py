@@ -88,7 +88,7 @@ def _request(error: RequestValidationError) -> ProblemError:
     entries = []
     for item in error.errors():
         place, *rest = item["loc"]
-        name = ".".join(str(part) for part in rest) or str(place)
+        name = str(rest[0]) if rest else str(place)
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "extra_forbidden":
             message = "There is no such parameter; see /docs for those there are."

@@ -52,7 +52,7 @@ class AppState:
         self.creation = Creation(self.index, self.refs, settings)
         self.changes = Changes(self.index, self.refs, JobLocks())
         self.editing = Editing(self.changes, settings, clock)
-        self.migrated = False
+        self._schema_ready = asyncio.Event()
         self._temporal: Client | None = None
 
     @property
@@ -61,6 +61,13 @@ class AppState:
         if self._temporal is None:
             raise SetupError("the application has not been started", code="not_started")
         return self._temporal
+
+    @property
+    def migrated(self) -> bool:
+        return self._schema_ready.is_set()
+
+    async def wait_migrated(self) -> None:
+        await self._schema_ready.wait()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -92,7 +99,7 @@ class AppState:
         while not self.migrated:
             try:
                 await self.database.migrate()
-                self.migrated = True
+                self._schema_ready.set()
             except DatabaseError as error:
                 log.warning("the database is not ready: %s", error)
                 await asyncio.sleep(MIGRATION_RETRY_S)

@@ -29,9 +29,7 @@ NAMESPACE = "api-tests"
 async def started(app: FastAPI) -> AsyncIterator[FastAPI]:
     """The application as a server would run it, once its database is migrated."""
     async with app.router.lifespan_context(app):
-        async with asyncio.timeout(10):
-            while not app.state.carillon.migrated:
-                await asyncio.sleep(0.01)
+        await asyncio.wait_for(app.state.carillon.wait_migrated(), 10)
         yield app
 
 
