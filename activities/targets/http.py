@@ -101,6 +101,7 @@ class HttpSender:
     async def close(self) -> None:
         """Close all connections, those in use too."""
         await self._session.close()
+        self._resolver.close()
         self._system_lookup.close()
 
     async def send(

@@ -72,6 +72,11 @@ class CheckedResolver:
                 raise Blocked(f"address not allowed: {shown} is not public")
         return tuple(found)
 
+    def close(self) -> None:
+        """Give up what is still being looked up."""
+        for lookup in self._in_flight.values():
+            lookup.cancel()
+
     async def _find(self, host: str) -> Sequence[str]:
         lookup = self._in_flight.get(host)
         if lookup is None:

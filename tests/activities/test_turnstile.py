@@ -8,6 +8,7 @@ import random
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -74,7 +75,7 @@ STEP = st.one_of(
 
 
 @given(st.lists(STEP, max_size=120))
-def test_the_order_is_that_of_the_model(steps: list[tuple]) -> None:
+def test_the_order_is_that_of_the_model(steps: list[tuple[Any, ...]]) -> None:
     """Any sequence of arrivals, withdrawals and picks gives the run that a full scan would pick."""
     queue, model = FairQueue(), Model()
     tickets: dict[Waiting, Ticket] = {}

@@ -103,12 +103,12 @@ class Target:
                 return None
             head += line
             self.received += len(line)
-        line, *rest = head.decode().removesuffix("\r\n\r\n").split("\r\n")
+        first, *rest = head.decode().removesuffix("\r\n\r\n").split("\r\n")
         headers = [(name, value) for name, _, value in (one.partition(": ") for one in rest)]
         length = next((int(value) for name, value in headers if name.lower() == "content-length"), 0)
         body = await reader.readexactly(length)
         self.received += length
-        return Request(line, headers, body)
+        return Request(first, headers, body)
 
 
 class StartTarget(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -26,7 +27,7 @@ RUNS = 1000
 async def test_a_thousand_at_once_through_a_hundred_places(
     sender: HttpSender,
     start_target: StartTarget,
-    record_property: pytest.RecordProperty,
+    record_property: Callable[[str, object], None],
     requests_a_connection: int,
 ) -> None:
     """Each is sent once, none fails, connections are as few as places; also where the target closes
