@@ -8,11 +8,12 @@ import logging
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
-from temporalio.client import Client
+from temporalio.service import RPCError
 
 from api.auth.keys import SharedSecret
 from api.auth.verifier import TokenVerifier
 from api.clock import Clock, RandomName, random_name, system_clock
+from api.connection import Connection
 from api.jobs.changes import Changes
 from api.jobs.creation import Creation
 from api.jobs.editing import Editing
@@ -24,7 +25,6 @@ from infra.database.errors import DatabaseError
 from infra.database.executions import History
 from infra.database.jobs import JobIndex
 from infra.settings import Settings
-from infra.temporal.client import connect
 from infra.temporal.errors import SetupError
 
 log = logging.getLogger(__name__)
@@ -45,6 +45,7 @@ class AppState:
         self.verifier = TokenVerifier(
             SharedSecret(settings.jwt_secret), issuer=settings.jwt_issuer, audience=settings.jwt_audience
         )
+        self.temporal = Connection(settings)
         self.database = Database.open(settings.database_url)
         self.index = JobIndex(self.database)
         self.history = History(self.database)
@@ -53,14 +54,6 @@ class AppState:
         self.changes = Changes(self.index, self.refs, JobLocks())
         self.editing = Editing(self.changes, settings, clock)
         self._schema_ready = asyncio.Event()
-        self._temporal: Client | None = None
-
-    @property
-    def temporal(self) -> Client:
-        """The client; it connects with its first call. Raises SetupError before the start-up."""
-        if self._temporal is None:
-            raise SetupError("the application has not been started", code="not_started")
-        return self._temporal
 
     @property
     def migrated(self) -> bool:
@@ -72,8 +65,7 @@ class AppState:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Opens the connections, keeps at the migration until it succeeds, and closes all at the end."""
-        self._temporal = await connect(self.settings, lazy=True)
-        sweeper = Sweeper(self.index, self._temporal, self.clock)
+        sweeper = Sweeper(self.index, self.temporal, self.clock)
         tasks = [
             asyncio.create_task(self._migrate(), name="migrate"),
             asyncio.create_task(sweeper.run(), name="sweep reservations"),
@@ -84,14 +76,16 @@ class AppState:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self.temporal.close()
             await self.database.close()
 
     async def temporal_answers(self) -> bool:
         """Whether the server's frontend is serving; False within about a second if it is not."""
         try:
             async with asyncio.timeout(PROBE.total_seconds() * 2):
-                return await self.temporal.service_client.check_health(timeout=PROBE)
-        except Exception as error:
+                client = await self.temporal.client()
+                return await client.service_client.check_health(timeout=PROBE)
+        except (SetupError, RPCError, TimeoutError) as error:
             log.info("Temporal does not answer: %s", error)
             return False
 

@@ -10,8 +10,9 @@ import logging
 from datetime import datetime
 from typing import TypeVar
 
-from temporalio.client import Client, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError
 
+from api.connection import Connection
 from api.jobs.locks import JobLocks
 from api.jobs.reading import row_of_view
 from api.jobs.refs import Found, Refs
@@ -40,7 +41,7 @@ class Changes:
 
     async def send(
         self,
-        client: Client,
+        connection: Connection,
         found: Found,
         update: str,
         request: Contract,
@@ -50,7 +51,7 @@ class Changes:
     ) -> Answer:
         """The workflow's answer; its rejections and every failure on the way go through the one table."""
         workflow_id = job_workflow_id(found.tenant, found.ref)
-        handle = client.get_workflow_handle(workflow_id)
+        handle = (await connection.client()).get_workflow_handle(workflow_id)
         started = asyncio.get_running_loop().time()
         async with self._locks.held(workflow_id, within_s=WAIT_FOR_TURN_S):
             try:
@@ -65,10 +66,17 @@ class Changes:
                 ) from None
 
     async def change(
-        self, client: Client, found: Found, update: str, request: Contract, *, update_id: str, now: datetime
+        self,
+        connection: Connection,
+        found: Found,
+        update: str,
+        request: Contract,
+        *,
+        update_id: str,
+        now: datetime,
     ) -> JobChanged:
         """A change that moves the job's row: the row is written before the caller is answered."""
-        changed = await self.send(client, found, update, request, JobChanged, update_id=update_id)
+        changed = await self.send(connection, found, update, request, JobChanged, update_id=update_id)
         if changed.view.status == "deleted":
             self._refs.forget(found.tenant, found.job)
         try:

@@ -21,6 +21,7 @@ from temporalio.common import (
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from api.connection import Connection
 from api.jobs.reading import row_of_view
 from api.jobs.refs import Refs
 from api.problem_table import LATER
@@ -81,11 +82,12 @@ class Creation:
         self._refs = refs
         self._settings = settings
 
-    async def create(self, client: Client, new: NewJob) -> Reservation:
+    async def create(self, connection: Connection, new: NewJob) -> Reservation:
         """The job's row; its kind says whether it is new, or a replay of a request that is done.
 
         Raises what the index refuses with, and 503 when Temporal does not take the job.
         """
+        client = await connection.client()
         reservation = await self._index.reserve(
             new.tenant,
             new.job,
@@ -119,11 +121,6 @@ class Creation:
                 "Temporal does not answer; the job may have been created. Send the same request again "
                 "(same id or same Idempotency-Key): it carries this one on."
             ) from error
-        except RuntimeError as error:  # the lazy client could not connect: nothing was sent
-            log.warning("Temporal cannot be reached: %s", error)
-            if reservation.kind == "new":
-                await self._release(state)
-            raise _not_started("Temporal cannot be reached; nothing was created.") from error
 
     async def _release(self, state: JobState) -> None:
         try:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from temporalio.client import Client
-
 from api.clock import Clock
+from api.connection import Connection
 from api.definitions import parse_definition
 from api.jobs.answers import READ_ONLY, definition_document
 from api.jobs.changes import Changes
@@ -33,7 +32,7 @@ class Editing:
 
     async def patch(
         self,
-        client: Client,
+        connection: Connection,
         found: Found,
         patch: dict[str, Any],
         *,
@@ -45,14 +44,14 @@ class Editing:
         asked = without_identity(patch, found.job)
         _refuse_read_only(asked)
         for attempt in range(1, ATTEMPTS + 1):
-            view = await present_view(client, found)
+            view = await present_view(connection, found)
             if if_match is not None:
                 if_match.check(view.revision)
             wanted = parse_definition(merge(definition_document(view.definition), asked))
             try:
                 # Merged over this revision, so it must not be applied over another one.
                 return await self._edit(
-                    client,
+                    connection,
                     found,
                     view,
                     wanted,
@@ -68,7 +67,7 @@ class Editing:
 
     async def replace(
         self,
-        client: Client,
+        connection: Connection,
         found: Found,
         wanted: JobDefinition,
         *,
@@ -77,15 +76,17 @@ class Editing:
         update_id: str,
     ) -> JobView:
         """The job after its definition is replaced."""
-        view = await present_view(client, found)
+        view = await present_view(connection, found)
         if if_match is not None:
             if_match.check(view.revision)
         revision = view.revision if if_match is not None and if_match.revisions is not None else None
-        return await self._edit(client, found, view, wanted, revision=revision, by=by, update_id=update_id)
+        return await self._edit(
+            connection, found, view, wanted, revision=revision, by=by, update_id=update_id
+        )
 
     async def _edit(
         self,
-        client: Client,
+        connection: Connection,
         found: Found,
         view: JobView,
         wanted: JobDefinition,
@@ -107,7 +108,7 @@ class Editing:
             return view
         request = EditRequest(definition=definition, if_revision=revision, actor=Actor(by=by, at=now))
         changed = await self._changes.change(
-            client, found, UPDATE_EDIT, request, update_id=update_id, now=now
+            connection, found, UPDATE_EDIT, request, update_id=update_id, now=now
         )
         return changed.view
 

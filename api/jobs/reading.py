@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from api.connection import Connection
 from api.jobs.answers import NextRun, job_document
 from api.jobs.refs import Found, no_such_job
 from api.jobs.rules import next_runs
 from api.problems import Kind, ProblemError
 from infra.database.stored_job import StoredJob
+from infra.temporal.errors import SetupError
 from workflows.contracts.job import JobView
 from workflows.contracts.names import QUERY_VIEW, job_workflow_id
 from workflows.contracts.records import JobRow
@@ -24,20 +26,21 @@ log = logging.getLogger(__name__)
 VIEW_WITHIN = timedelta(seconds=2)
 
 
-async def view_of(client: Client, found: Found) -> JobView | None:
+async def view_of(connection: Connection, found: Found) -> JobView | None:
     """The job as its workflow knows it; None if that did not answer in time.
 
     Raises 404 when the workflow says that the job is deleted, or is not there at all.
     """
-    handle = client.get_workflow_handle(job_workflow_id(found.tenant, found.ref))
     try:
+        client = await connection.client()
+        handle = client.get_workflow_handle(job_workflow_id(found.tenant, found.ref))
         view: JobView = await handle.query(QUERY_VIEW, result_type=JobView, rpc_timeout=VIEW_WITHIN)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             raise no_such_job(found.job) from None
         log.info("job %s/%s does not answer: %s", found.tenant, found.ref, error.message)
         return None
-    except (WorkflowQueryFailedError, WorkflowQueryRejectedError, RuntimeError) as error:
+    except (WorkflowQueryFailedError, WorkflowQueryRejectedError, SetupError) as error:
         log.info("job %s/%s cannot be asked: %s", found.tenant, found.ref, error)
         return None
     if view.status == "deleted":
@@ -45,9 +48,9 @@ async def view_of(client: Client, found: Found) -> JobView | None:
     return view
 
 
-async def present_view(client: Client, found: Found) -> JobView:
+async def present_view(connection: Connection, found: Found) -> JobView:
     """As :func:`view_of`, for a change that needs to know what it changes: 503 without an answer."""
-    view = await view_of(client, found)
+    view = await view_of(connection, found)
     if view is None:
         raise ProblemError(
             Kind.NO_ANSWER,
@@ -57,9 +60,9 @@ async def present_view(client: Client, found: Found) -> JobView:
     return view
 
 
-async def present_document(client: Client, found: Found, now: datetime) -> dict[str, Any]:
+async def present_document(connection: Connection, found: Found, now: datetime) -> dict[str, Any]:
     """The job's answer: by its workflow, else by its row and marked as stale, else 503."""
-    view = await view_of(client, found)
+    view = await view_of(connection, found)
     if view is not None:
         return document_of_view(found.tenant, view, now)
     if found.stored is None:

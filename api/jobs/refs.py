@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from temporalio.client import Client
 
+from api.connection import Connection
 from api.problems import Kind, ProblemError
 from infra.database.errors import DatabaseUnavailable
 from infra.database.jobs import JobIndex
@@ -45,13 +46,13 @@ class Refs:
         self._known: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._remembered = remembered
 
-    async def find(self, client: Client, tenant: str, job: str) -> Found:
+    async def find(self, connection: Connection, tenant: str, job: str) -> Found:
         """Raises 404 when the index knows no such job, 503 when nobody who answers knows it."""
         try:
             stored = await self._index.get(tenant, job)
         except DatabaseUnavailable as error:
             log.info("the index does not answer, looking elsewhere: %s", error)
-            return await self._without_database(client, tenant, job, error)
+            return await self._without_database(connection, tenant, job, error)
         if stored is None:
             self.forget(tenant, job)
             raise no_such_job(job)
@@ -68,9 +69,11 @@ class Refs:
         self._known.pop((tenant, job), None)
 
     async def _without_database(
-        self, client: Client, tenant: str, job: str, error: DatabaseUnavailable
+        self, connection: Connection, tenant: str, job: str, error: DatabaseUnavailable
     ) -> Found:
-        ref = self._known.get((tenant, job)) or await _from_visibility(client, tenant, job)
+        ref = self._known.get((tenant, job))
+        if ref is None:
+            ref = await _from_visibility(await connection.client(), tenant, job)
         if ref is None:
             raise error
         return Found(tenant, job, ref)

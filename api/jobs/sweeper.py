@@ -10,14 +10,15 @@ import asyncio
 import logging
 from datetime import timedelta
 
-from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.clock import Clock
+from api.connection import Connection
 from api.jobs.reading import row_of_view
 from infra.database.errors import DatabaseError
 from infra.database.jobs import JobIndex
 from infra.database.stored_job import StoredJob
+from infra.temporal.errors import SetupError
 from workflows.contracts.job import JobView
 from workflows.contracts.names import QUERY_VIEW, job_workflow_id
 
@@ -30,9 +31,9 @@ _ASK = timedelta(seconds=5)
 
 
 class Sweeper:
-    def __init__(self, index: JobIndex, client: Client, clock: Clock) -> None:
+    def __init__(self, index: JobIndex, connection: Connection, clock: Clock) -> None:
         self._index = index
-        self._client = client
+        self._connection = connection
         self._clock = clock
 
     async def run(self) -> None:
@@ -40,7 +41,7 @@ class Sweeper:
         while True:
             try:
                 await self.sweep()
-            except (DatabaseError, RPCError, RuntimeError) as error:
+            except (DatabaseError, RPCError, SetupError) as error:
                 log.info("reservations are settled later: %s", error)
             await asyncio.sleep(EVERY_S)
 
@@ -51,7 +52,8 @@ class Sweeper:
         return sum(settled)
 
     async def _settle(self, reserved: StoredJob) -> bool:
-        handle = self._client.get_workflow_handle(job_workflow_id(reserved.tenant, reserved.ref))
+        client = await self._connection.client()
+        handle = client.get_workflow_handle(job_workflow_id(reserved.tenant, reserved.ref))
         try:
             await handle.describe(rpc_timeout=_ASK)
         except RPCError as error:

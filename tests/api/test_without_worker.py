@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from temporalio.client import Client
 
-from tests.api.sink import Sink
+from api.app import create_app
+from infra.settings import Settings
+from tests.api.conftest import client_of, started
 from workflows.contracts.job import JobState
 from workflows.contracts.names import job_workflow_id
 
@@ -125,11 +128,7 @@ async def test_a_replayed_creation_is_the_same_job(api: httpx.AsyncClient) -> No
     assert other.json()["type"] == "urn:carillon:problem:idempotency-mismatch"
 
 
-async def test_an_id_in_use_is_409_and_another_tenants_job_is_404(
-    api: httpx.AsyncClient, live: Any, sink: Sink
-) -> None:
-    from tests.api.conftest import client_of
-
+async def test_an_id_in_use_is_409_and_another_tenants_job_is_404(api: httpx.AsyncClient, live: Any) -> None:
     assert (await api.post("/v1/jobs", json=daily(id="mine"))).status_code == 201
     assert (await api.post("/v1/jobs", json=daily(id="mine", priority=1))).status_code == 409
     async with client_of(live, "other") as other:
@@ -147,8 +146,6 @@ async def test_an_id_in_use_is_409_and_another_tenants_job_is_404(
 
 @pytest.mark.parametrize("sort", ["id", "-created_at"])
 async def test_pages_hold_each_job_once_while_others_come_and_go(live: Any, sort: str) -> None:
-    from tests.api.conftest import client_of
-
     async with client_of(live, f"pages-{sort.strip('-')[:2]}") as api:
         ids = [f"job-{number:02}" for number in range(0, 20, 2)]
         for job in ids:
@@ -165,3 +162,20 @@ async def test_pages_hold_each_job_once_while_others_come_and_go(live: Any, sort
                 break
         assert sorted(set(ids) & set(seen)) == ids
         assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize(
+    ("quota", "status", "retry_after"),
+    [({"max_jobs": 1}, 409, None), ({"create_rate": 0.001}, 429, "1000")],
+    ids=["no room", "too fast"],
+)
+async def test_quotas(
+    live_settings: Settings, tmp_path: Path, quota: dict[str, Any], status: int, retry_after: str | None
+) -> None:
+    database = f"sqlite+aiosqlite:///{tmp_path / 'own.db'}"
+    app = create_app(live_settings.model_copy(update={"database_url": database, **quota}))
+    async with started(app), client_of(app, f"quota-{status}") as client:
+        assert (await client.post("/v1/jobs", json=daily(id="first"))).status_code == 201
+        refused = await client.post("/v1/jobs", json=daily(id="second"))
+    assert refused.status_code == status, refused.text
+    assert refused.headers.get("retry-after") == retry_after
