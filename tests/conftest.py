@@ -17,11 +17,12 @@ from api.cli import tether
 from api.cli.ports import choose_ports
 from infra.settings import Settings
 from infra.temporal.binary import find_binary
-from infra.temporal.client import connect_when_ready
+from infra.temporal.client import connect, connect_when_ready
 from infra.temporal.embedded import EmbeddedServer
 from infra.temporal.namespace import ensure_retention, ensure_search_attributes
 
 HOST = "127.0.0.1"
+READY_WITHIN = timedelta(seconds=60)
 
 
 @pytest.fixture(scope="session")
@@ -48,10 +49,12 @@ def temporal_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedd
 
 
 @pytest.fixture(scope="session")
-def temporal_settings(temporal_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """Settings of a process that works with :func:`temporal_server`; its data directory is empty."""
+async def temporal_settings(
+    temporal_server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory
+) -> Settings:
+    """Settings of a process that works with the server, which is ready; the data directory is empty."""
     data_dir: Path = tmp_path_factory.mktemp("data")
-    return Settings(
+    settings = Settings(
         data_dir=data_dir,
         temporal_address=temporal_server.address,
         temporal_namespace="default",
@@ -60,12 +63,13 @@ def temporal_settings(temporal_server: EmbeddedServer, tmp_path_factory: pytest.
         signing_secret="test-signing-secret-of-32-bytes-or-more",
         allow_networks=("127.0.0.0/8", "::1/128"),
     )
+    client = await connect_when_ready(settings, within=READY_WITHIN)
+    await ensure_search_attributes(client)
+    await ensure_retention(client, settings.temporal_retention)
+    return settings
 
 
 @pytest.fixture(scope="session")
 async def temporal_client(temporal_settings: Settings) -> Client:
-    """Connected as the processes are, with search attributes registered."""
-    client = await connect_when_ready(temporal_settings, within=timedelta(seconds=30))
-    await ensure_search_attributes(client)
-    await ensure_retention(client, temporal_settings.temporal_retention)
-    return client
+    """Connected as the processes are."""
+    return await connect(temporal_settings)

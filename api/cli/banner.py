@@ -10,6 +10,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def print_ready(ready: Ready, out: TextIO) -> None:
         table.add_column(style="bold")
         table.add_column(overflow="fold")
         for name, text in rows:
-            table.add_row(name, text)
+            table.add_row(name, Text(text))
         title = f"Carillon is running [dim](ready in {ready.seconds:.1f} s)[/dim]"
         console.print(Panel(table, title=title, title_align="left", border_style="green", expand=False))
     else:

@@ -74,7 +74,7 @@ class ChildLog:
         if not line.strip():
             return
         self._recent.append(_shortened(line))
-        self._file.emit(logging.makeLogRecord({"msg": line.replace("%", "%%"), "args": None}))
+        self._file.emit(logging.makeLogRecord({"msg": line, "args": None}))
         level = _LEVEL.search(line[:120])
         # What carries no level is no log line: a traceback of a process that could not even set up its log.
         if (level is None and self._show_unmarked) or (level is not None and level[1] in self._shown_levels):

@@ -15,6 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.namespace.v1 import NamespaceInfo
 from temporalio.api.taskqueue.v1 import TaskQueue
@@ -75,7 +76,7 @@ def report(findings: list[Finding], *, as_json: bool, console: Console) -> int:
             table.add_column(column, overflow="fold")
         for finding in findings:
             mark = f"[{_COLOURS[finding.state]}]{finding.state}[/]"
-            table.add_row(mark, finding.subject, finding.found, finding.advice)
+            table.add_row(mark, *map(Text, (finding.subject, finding.found, finding.advice)))
         console.print(table)
     return int(any(finding.state == "missing" for finding in findings))
 

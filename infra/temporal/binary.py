@@ -25,7 +25,7 @@ def find_binary(
     A setting or variable that names no executable is an error and never passed over in silence. Raises
     SetupError, with ``temporal_binary_missing`` as its code.
     """
-    named = [("the setting temporal_bin", setting)] if setting is not None else []
+    named = [(f"the setting temporal_bin ({BINARY_VARIABLE})", setting)] if setting is not None else []
     if environment.get(BINARY_VARIABLE):
         named.append((BINARY_VARIABLE, Path(environment[BINARY_VARIABLE])))
     for origin, path in named:

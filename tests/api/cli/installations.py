@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 CARILLON = Path(sys.executable).parent / "carillon"
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def bare_environment() -> dict[str, str]:
@@ -28,6 +29,14 @@ def eventually(condition: Callable[[], bool], what: str, within: float = PATIENC
         time.sleep(0.02)
 
 
+async def until(condition: Callable[[], bool], within: float = PATIENCE) -> None:
+    async with asyncio.timeout(within):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.01)
+
+
 def alive(pid: int) -> bool:
     """Zombies are not."""
     try:
@@ -39,17 +48,17 @@ def alive(pid: int) -> bool:
 class Up:
     """One ``carillon up`` on free ports. ``out`` has its standard output and error."""
 
-    def __init__(self, data_dir: Path, *options: str, **environment: str) -> None:
+    def __init__(self, data_dir: Path, *options: str, out: Path | None = None, **environment: str) -> None:
         self.data_dir = data_dir
         data_dir.mkdir(exist_ok=True)
-        self.out = data_dir / "out.txt"
+        self.out = out or data_dir / "out.txt"
         ports = ("--api-port", "--temporal-port", "--ui-port")
         free = [part for option in ports if option not in options for part in (option, "0")]
-        with self.out.open("wb") as out:
+        with self.out.open("wb") as file:
             self.process = subprocess.Popen(
                 [CARILLON, "up", "--data-dir", data_dir, *free, *options],
-                stdout=out,
-                stderr=out,
+                stdout=file,
+                stderr=file,
                 env=bare_environment() | environment,
                 start_new_session=True,
             )
