@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Protocol, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy import exc
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError
 
 from infra.database import migration
 from infra.database.errors import DatabaseError, DatabaseUnavailable, translate
@@ -101,15 +101,13 @@ class Database:
 
     async def _run(self, work: Work[T], *, write: bool) -> T:
         try:
-            return await self._once(work, write=write)
-        except DatabaseUnavailable as error:
-            if not error.again:
-                raise
-        return await self._once(work, write=write)
-
-    async def _once(self, work: Work[T], *, write: bool) -> T:
-        try:
             async with asyncio.timeout(self._timeout.total_seconds()):
+                try:
+                    return await self._backend.run(work, write=write)
+                except exc.DBAPIError as error:
+                    failure = translate(error)
+                    if not (isinstance(failure, DatabaseUnavailable) and failure.again):
+                        raise
                 return await self._backend.run(work, write=write)
         except Exception as error:
             raise _translated(error) from error
@@ -122,7 +120,7 @@ def _translated(error: Exception) -> Exception:
 def _parse(url: str) -> URL:
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except exc.ArgumentError:
         parsed = None
     if parsed is not None:
         if parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:"):

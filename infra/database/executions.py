@@ -79,6 +79,23 @@ class History:
         page = await self._database.read(lambda connection: _page(connection, tenant, query, 1))
         return page.items[0] if page.items else None
 
+    async def forget(self, tenant: str, before: datetime, limit: int = 1000) -> int:
+        """Remove up to ``limit`` executions scheduled before this instant, with their attempts; how many."""
+
+        def work(connection: sa.Connection) -> int:
+            oldest = (
+                sa.select(executions.c.key)
+                .where(executions.c.tenant == tenant, executions.c.scheduled_time < before)
+                .order_by(executions.c.scheduled_time)
+                .limit(limit)
+            )
+            keys = connection.execute(oldest).scalars().all()
+            for table in (attempts, executions):
+                connection.execute(sa.delete(table).where(table.c.tenant == tenant, table.c.key.in_(keys)))
+            return len(keys)
+
+        return await self._database.write(work)
+
 
 def _behind(query: sa.Select[Any], cursor: str | None) -> sa.Select[Any]:
     if cursor is not None:

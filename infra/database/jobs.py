@@ -144,6 +144,10 @@ class JobIndex:
         """Unfinished reservations of all tenants made before ``older_than``, oldest first."""
         return await self._database.read(lambda c: reservations.stale(c, older_than, limit))
 
+    async def forget_keys(self, now: datetime) -> int:
+        """Remove the Idempotency-Keys of all tenants that are older than a day; how many there were."""
+        return await self._database.write(lambda c: reservations.forget_keys(c, now))
+
     async def apply(self, tenant: str, row: JobRow) -> bool:
         """Store a change of a job; False if it is not newer than what is stored, or not known."""
         return await self._database.write(lambda c: apply_jobs(c, [(tenant, row)])) > 0

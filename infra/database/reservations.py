@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -11,7 +13,7 @@ from infra.database.admission import Admission, Draft, KnownKey, Reservation, Us
 from infra.database.errors import ReservationRefused
 from infra.database.schema import idempotency_keys, jobs, tenant_usage
 from infra.database.stored_job import StoredJob, definition_columns, from_row
-from infra.database.upsert import insert
+from infra.database.upsert import Upsert, insert
 from workflows.contracts.names import job_of
 
 KEY_LIFETIME = timedelta(hours=24)
@@ -31,7 +33,8 @@ def reserve(
     usage.refill(create_rate, now)
     newest = {}
     reserved_by = {}
-    for row in connection.execute(_newest(tenant, {draft.job for draft in drafts})):
+    ids = sorted({draft.job for draft in drafts})
+    for row in connection.execute(_NEWEST, {"in_tenant": tenant, "ids": ids}):
         job = newest[row.job] = from_row(row)
         if job.status == "reserved":
             reserved_by[job.ref] = Draft(job.job, job.definition, row.fingerprint, row.reservation_key)
@@ -77,6 +80,13 @@ def free_quota(connection: sa.Connection, tenant: str, count: int) -> None:
     )
 
 
+def forget_keys(connection: sa.Connection, now: datetime) -> int:
+    """Remove Idempotency-Keys of all tenants whose day is over; how many."""
+    return connection.execute(
+        sa.delete(idempotency_keys).where(idempotency_keys.c.expires_at <= now)
+    ).rowcount
+
+
 def stale(connection: sa.Connection, older_than: datetime, limit: int) -> list[StoredJob]:
     """Unfinished reservations of all tenants made before ``older_than``, oldest first."""
     query = (
@@ -90,25 +100,53 @@ def stale(connection: sa.Connection, older_than: datetime, limit: int) -> list[S
 
 def _lock_usage(connection: sa.Connection, tenant: str, rate: float, now: datetime) -> Usage:
     """Read the row and hold it; creations of one tenant follow one another from here on."""
-    fresh = insert(connection.dialect.name, tenant_usage).values(
-        tenant=tenant, jobs=0, tokens=full(rate), refilled_at=now
-    )
-    locked = fresh.on_conflict_do_update(
-        index_elements=[tenant_usage.c.tenant], set_={"tenant": fresh.excluded.tenant}
-    ).returning(tenant_usage.c.jobs, tenant_usage.c.tokens, tenant_usage.c.refilled_at)
-    row = connection.execute(locked).one()
+    unused = {"tenant": tenant, "jobs": 0, "tokens": full(rate), "refilled_at": now}
+    row = connection.execute(_lock_statement(connection.dialect.name), unused).one()
     return Usage(row.jobs, row.tokens, row.refilled_at)
 
 
-def _newest(tenant: str, ids: set[str]) -> sa.Select[tuple[object, ...]]:
+@cache
+def _lock_statement(dialect: str) -> sa.Executable:
+    """Statements are built once: that takes longer than running them."""
+    fresh = insert(dialect, tenant_usage)
+    return fresh.on_conflict_do_update(
+        index_elements=[tenant_usage.c.tenant], set_={"tenant": fresh.excluded.tenant}
+    ).returning(tenant_usage.c.jobs, tenant_usage.c.tokens, tenant_usage.c.refilled_at)
+
+
+def _newest_statement() -> sa.Select[Any]:
     other = jobs.alias()
+    tenant: sa.BindParameter[str] = sa.bindparam("in_tenant")
     newest = (
         sa.select(sa.func.max(other.c.generation))
         .where(other.c.tenant == tenant, other.c.job == jobs.c.job)
         .scalar_subquery()
     )
-    return sa.select(*jobs.c).where(
-        jobs.c.tenant == tenant, jobs.c.job.in_(sorted(ids)), jobs.c.generation == newest
+    named = jobs.c.job.in_(sa.bindparam("ids", expanding=True))
+    return sa.select(*jobs.c).where(jobs.c.tenant == tenant, named, jobs.c.generation == newest)
+
+
+_NEWEST = _newest_statement()
+_KNOWN_KEYS = sa.select(idempotency_keys.c.key, idempotency_keys.c.fingerprint, idempotency_keys.c.ref).where(
+    idempotency_keys.c.tenant == sa.bindparam("in_tenant"),
+    idempotency_keys.c.key.in_(sa.bindparam("keys", expanding=True)),
+    idempotency_keys.c.expires_at > sa.bindparam("now"),
+)
+_TAKE = (
+    sa.update(tenant_usage)
+    .where(tenant_usage.c.tenant == sa.bindparam("in_tenant"))
+    .values({name: sa.bindparam(f"new_{name}") for name in ("jobs", "tokens", "refilled_at")})
+)
+_INSERT = sa.insert(jobs)
+
+
+@cache
+def _learn_statement(dialect: str) -> Upsert:
+    fresh = insert(dialect, idempotency_keys)
+    columns = ("fingerprint", "ref", "response", "created_at", "expires_at")
+    return fresh.on_conflict_do_update(
+        index_elements=[idempotency_keys.c.tenant, idempotency_keys.c.key],
+        set_={name: fresh.excluded[name] for name in columns},
     )
 
 
@@ -117,12 +155,8 @@ def _known_keys(
 ) -> dict[str, KnownKey]:
     if not keys:
         return {}
-    stored = idempotency_keys.c
-    rows = connection.execute(
-        sa.select(stored.key, stored.fingerprint, stored.ref).where(
-            stored.tenant == tenant, stored.key.in_(sorted(set(keys))), stored.expires_at > now
-        )
-    ).all()
+    asked = {"in_tenant": tenant, "keys": sorted(set(keys)), "now": now}
+    rows = connection.execute(_KNOWN_KEYS, asked).all()
     generations = [job_of(row.ref) for row in rows if row.ref is not None]
     made: dict[str, StoredJob] = {}
     if generations:
@@ -134,21 +168,20 @@ def _known_keys(
 
 def _store(connection: sa.Connection, admission: Admission) -> None:
     if admission.created:
-        connection.execute(sa.insert(jobs), [_columns(draft, job) for draft, job in admission.created])
+        connection.execute(_INSERT, [_columns(draft, job) for draft, job in admission.created])
         usage = admission.usage
         connection.execute(
-            sa.update(tenant_usage)
-            .where(tenant_usage.c.tenant == admission.tenant)
-            .values(jobs=usage.jobs, tokens=usage.tokens, refilled_at=usage.refilled_at)
+            _TAKE,
+            {
+                "in_tenant": admission.tenant,
+                "new_jobs": usage.jobs,
+                "new_tokens": usage.tokens,
+                "new_refilled_at": usage.refilled_at,
+            },
         )
     if admission.learned:
-        fresh = insert(connection.dialect.name, idempotency_keys)
-        columns = ("fingerprint", "ref", "response", "created_at", "expires_at")
         connection.execute(
-            fresh.on_conflict_do_update(
-                index_elements=[idempotency_keys.c.tenant, idempotency_keys.c.key],
-                set_={name: fresh.excluded[name] for name in columns},
-            ),
+            _learn_statement(connection.dialect.name),
             [
                 {
                     "tenant": admission.tenant,

@@ -69,7 +69,7 @@ class RecordWriter:
         *,
         interval: timedelta = timedelta(milliseconds=20),
         idle: timedelta = timedelta(milliseconds=250),
-        batch_size: int = 200,
+        batch_size: int = 400,
         max_records: int = 10_000,
         max_bytes: int = 64 * 1024 * 1024,
     ) -> None:

@@ -160,3 +160,17 @@ async def test_filters(history: History, tenant: str, options: dict[str, Any], e
 async def test_a_cursor_of_another_list_is_refused(history: History, tenant: str, cursor: str) -> None:
     with pytest.raises(BadCursor):
         await history.list_executions(tenant, cursor=cursor)
+
+
+async def test_old_rows_are_forgotten_in_portions(history: History, tenant: str) -> None:
+    """Oldest first, attempts too, and nobody else's."""
+    for n in range(5):
+        await history.write(run_records(tenant, at=NOON + n * MINUTE))
+        await history.write(run_records(f"{tenant}-other", at=NOON + n * MINUTE))
+    assert await history.forget(tenant, NOON + 3 * MINUTE, limit=2) == 2
+    assert await history.forget(tenant, NOON + 3 * MINUTE, limit=2) == 1
+    assert await history.forget(tenant, NOON + 3 * MINUTE, limit=2) == 0
+    left = await history.list_executions(tenant)
+    assert [told.row.scheduled_time for told in left.items] == [NOON + 4 * MINUTE, NOON + 3 * MINUTE]
+    assert all(told.attempts for told in left.items)
+    assert len((await history.list_executions(f"{tenant}-other")).items) == 5

@@ -79,6 +79,8 @@ def story(tenant: str) -> list[Record]:
         )
         for n in (1, 2, 5)
     ]
+    # The first occurrence of that stretch is made up for later.
+    told.append(record(tenant, execution=execution(tenant, at=NOON + 9 * MINUTE, trigger="backfill")))
     return told
 
 
@@ -177,13 +179,26 @@ async def test_older_changes_and_runs_do_nothing(index: JobIndex, history: Histo
         pytest.param(None, "change", id="by an older release"),
     ],
 )
-async def test_an_edit_and_a_run_agree_on_the_next_firing(
+async def test_the_next_firing_when_an_edit_comes_last(
     index: JobIndex, history: History, tenant: str, known_run: int | None, expected: str
 ) -> None:
     """Of a change that arrives after the progress of run 7, the one that knew of more runs decides."""
     await create(index, tenant)
     await history.write([record(tenant, progress=progress(7, next_fires_at=NOON))])
     await index.apply(tenant, job_row(change=2, next_fires_at=NOON + MINUTE, run_number=known_run))
+    stored = await index.get(tenant, "report")
+    assert stored is not None
+    assert stored.next_fires_at == (NOON if expected == "run" else NOON + MINUTE)
+
+
+@pytest.mark.parametrize(("known_run", "expected"), [(7, "change"), (6, "run")])
+async def test_the_next_firing_when_a_run_comes_last(
+    index: JobIndex, history: History, tenant: str, known_run: int, expected: str
+) -> None:
+    """The same verdict in the other order."""
+    await create(index, tenant)
+    await index.apply(tenant, job_row(change=2, next_fires_at=NOON + MINUTE, run_number=known_run))
+    await history.write([record(tenant, progress=progress(7, next_fires_at=NOON))])
     stored = await index.get(tenant, "report")
     assert stored is not None
     assert stored.next_fires_at == (NOON if expected == "run" else NOON + MINUTE)

@@ -129,6 +129,10 @@ async def test_a_key_is_forgotten_after_a_day(index: JobIndex, tenant: str) -> N
     assert (other.kind, other.job.job) == ("new", "b")
     with pytest.raises(IdempotencyConflict):
         await reserve(index, tenant, "b", idempotency_key="k", fingerprint="1", now=tomorrow)
+    assert await index.forget_keys(tomorrow + timedelta(hours=23)) >= 0
+    with pytest.raises(IdempotencyConflict):
+        await reserve(index, tenant, "b", idempotency_key="k", fingerprint="1", now=tomorrow)
+    assert await index.forget_keys(tomorrow + timedelta(hours=24)) >= 1
 
 
 @pytest.mark.parametrize(

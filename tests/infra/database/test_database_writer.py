@@ -41,7 +41,7 @@ async def stored(history: History, tenant: str) -> list[str]:
 async def store_again(writer: RecordWriter, records: Sequence[Record]) -> None:
     """What a caller does with what was not stored, more often."""
     async with asyncio.timeout(30):
-        while not await writer.store(records, LONG):  # noqa: ASYNC110
+        while not await writer.store(records, LONG):
             await asyncio.sleep(0.01)
 
 
