@@ -25,7 +25,6 @@ class Kind(Enum):
     METHOD_NOT_ALLOWED = ("method-not-allowed", 405, "No such method here")
     ID_IN_USE = ("id-in-use", 409, "The id is in use")
     RUN_ACTIVE = ("run-active", 409, "A run is active")
-    CREATION_PENDING = ("creation-pending", 409, "The job is still being created")
     QUOTA_EXCEEDED = ("quota-exceeded", 409, "The tenant has no room for it")
     REVISION_MISMATCH = ("revision-mismatch", 412, "The job has changed meanwhile")
     TOO_LARGE = ("too-large", 413, "The body is too large")

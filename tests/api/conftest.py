@@ -19,6 +19,7 @@ from api.app import create_app
 from infra.settings import Settings
 from infra.temporal.client import connect, connect_when_ready
 from infra.temporal.namespace import ensure_search_attributes
+from tests.api.contract import checker
 from tests.api.sink import Sink, sink_server
 from tests.api.tokens import SECRET, bearer
 
@@ -34,8 +35,13 @@ async def started(app: FastAPI) -> AsyncIterator[FastAPI]:
 
 
 def client_of(app: FastAPI, tenant: str = "acme", scope: str = "jobs:read jobs:write") -> httpx.AsyncClient:
+    """A client whose every answer is held against the OpenAPI document."""
     return httpx.AsyncClient(
-        transport=httpx.ASGITransport(app), base_url="http://api", headers=bearer(tenant, scope), timeout=30
+        transport=httpx.ASGITransport(app),
+        base_url="http://api",
+        headers=bearer(tenant, scope),
+        timeout=30,
+        event_hooks={"response": [checker(app)]},
     )
 
 
