@@ -29,6 +29,8 @@ class Settings(BaseSettings):
     """The least time the namespace keeps closed workflows, so that what ran can be read in Temporal's UI."""
     database_url: str = ""
     """SQLAlchemy URL (``sqlite+aiosqlite:///…`` or ``postgresql+psycopg://…``)."""
+    durable: bool = False
+    """SQLite waits for the disk at every commit; PostgreSQL decides that for itself."""
     jwt_secret: SecretStr = SecretStr("")
     """HS256 secret of the API's tokens, at least 32 bytes."""
     jwt_issuer: str | None = None

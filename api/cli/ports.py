@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 from contextlib import ExitStack
 
 from infra.temporal.errors import SetupError
@@ -11,6 +12,7 @@ from infra.temporal.errors import SetupError
 # Below the range from which systems draw the ports of outgoing connections, so that none of those can take
 # the port between this choice and the server that binds it.
 _FIRST, _LAST = 20_000, 32_000
+_PATIENCE = 1.0
 
 
 def choose_ports(host: str, asked: dict[str, int]) -> dict[str, int]:
@@ -28,7 +30,7 @@ def choose_ports(host: str, asked: dict[str, int]) -> dict[str, int]:
 def _hold(held: ExitStack, host: str, port: int, option: str) -> int:
     if port:
         try:
-            return _bind(held, host, port)
+            return _bind_soon(held, host, port)
         except OSError as error:
             raise SetupError(
                 f"port {port} ({option}) on {host} cannot be used: {error.strerror}; stop what uses it, or "
@@ -41,6 +43,18 @@ def _hold(held: ExitStack, host: str, port: int, option: str) -> int:
         except OSError:
             continue
     return _bind(held, host, 0)
+
+
+def _bind_soon(held: ExitStack, host: str, port: int) -> int:
+    """Waits a moment for what holds the port: the children of an installation that was just killed."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return _bind(held, host, port)
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
 
 
 def _bind(held: ExitStack, host: str, port: int) -> int:

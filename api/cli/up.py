@@ -101,6 +101,7 @@ def _joining(
         "temporal_tls": False,
         "api_host": HOST,
         "api_port": api_port,
+        "durable": server.durable,
         "allow_networks": [str(network) for network in dict.fromkeys((*LOOPBACK, *given.allow_networks))],
     }
     defaults = {

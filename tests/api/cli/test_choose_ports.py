@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 import pytest
 
@@ -31,3 +32,13 @@ def test_one_port_for_two_options_is_refused() -> None:
     [port] = choose_ports("127.0.0.1", {"--a": 0}).values()
     with pytest.raises(SetupError, match=f"port {port}"):
         choose_ports("127.0.0.1", {"--a": port, "--b": port})
+
+
+def test_a_port_that_is_just_being_freed_is_waited_for() -> None:
+    """As after an installation was killed and is started again at once."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        timer = threading.Timer(0.2, taken.close)
+        timer.start()
+        assert choose_ports("127.0.0.1", {"--a": port}) == {"--a": port}
+        timer.join()
