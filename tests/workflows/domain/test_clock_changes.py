@@ -11,7 +11,6 @@ from tests.workflows.domain.brute_force import utc
 from workflows.contracts.schedule import ExceptWindow, Schedule
 from workflows.domain.recurrence import Recurrence, compile_schedule
 
-
 SECOND = timedelta(seconds=1)
 
 
