@@ -99,6 +99,8 @@ class JobState(Contract):
     storing: bool = True
     """The last attempt's records were stored: those left over may ride along."""
     deleted: bool = False
+    missed: ExecutionRow | None = None
+    """The row of a stretch that was missed, as long as nothing has run since."""
     blocked_since: Instant | None = None
     """Start of a run of another source that held the schedule up."""
 

@@ -128,10 +128,10 @@ def settled_record(inp: AttemptInput, *, outcome: Outcome, reason: str | None, d
     return Record(tenant=inp.tenant, ref=inp.ref, execution=execution, progress=_progress(inp, execution))
 
 
-def stretch_record(tenant: str, ref: str, revision: int, stretch: Stretch, *, outcome: Outcome,
-                   reason: str | None, at: datetime) -> Record:  # fmt: skip
+def stretch_row(tenant: str, ref: str, revision: int, stretch: Stretch, *, outcome: Outcome,
+                reason: str | None, at: datetime) -> ExecutionRow:  # fmt: skip
     """One row for occurrences that did not run; ``at`` is when that was decided."""
-    execution = ExecutionRow(
+    return ExecutionRow(
         key=scheduled_key(tenant, ref, stretch.first),
         scheduled_time=stretch.first,
         fires_at=stretch.first,
@@ -143,7 +143,18 @@ def stretch_record(tenant: str, ref: str, revision: int, stretch: Stretch, *, ou
         last_scheduled_time=stretch.last,
         revision=revision,
     )
-    return Record(tenant=tenant, ref=ref, execution=execution)
+
+
+def longer(row: ExecutionRow, following: ExecutionRow) -> ExecutionRow:
+    """The row of a stretch, grown by the one that follows it."""
+    return row.model_copy(
+        update={
+            "count": row.count + following.count,
+            "last_scheduled_time": following.last_scheduled_time,
+            "ended_at": following.ended_at,
+            "seq": row.seq + 1,
+        }
+    )
 
 
 def last_run(execution: ExecutionRow) -> LastRun:

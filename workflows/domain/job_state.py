@@ -222,6 +222,7 @@ def lease_lost(state: JobState, run: RunState, inp: AttemptInput, *, left: Heart
 
 def served(state: JobState, run: RunState) -> None:
     """Move the cursor: this occurrence has had its run, whatever becomes of it."""
+    state.missed = None
     at = run.occurrence.scheduled_time
     if run.occurrence.trigger != "schedule" or state.cursor >= at:
         return
@@ -349,15 +350,16 @@ def confirm(state: JobState, stored: Sequence[Record]) -> None:
 
 def record_stretch(state: JobState, stretch: Stretch, outcome: Outcome, reason: str | None,
                    at: datetime) -> None:  # fmt: skip
+    """One row for the stretch; what is missed right after what was missed belongs to the same row."""
     state.stats = stats.after_stretch(state.stats, outcome, stretch.count)
-    keep(
-        state,
-        [
-            history.stretch_record(
-                state.tenant, state.ref, state.revision, stretch, outcome=outcome, reason=reason, at=at
-            )
-        ],
+    row = history.stretch_row(
+        state.tenant, state.ref, state.revision, stretch, outcome=outcome, reason=reason, at=at
     )
+    if outcome == "missed":
+        if state.missed is not None and state.missed.reason == reason:
+            row = history.longer(state.missed, row)
+        state.missed = row
+    keep(state, [Record(tenant=state.tenant, ref=state.ref, execution=row)])
 
 
 def record_job(state: JobState) -> None:
