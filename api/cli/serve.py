@@ -14,7 +14,7 @@ from api.cli.leave import leave
 from infra.settings import Settings
 from infra.temporal.errors import SetupError
 
-_GRACE_SECONDS = 3
+_GRACE_SECONDS = 2
 """How long requests and event streams may go on after SIGTERM."""
 _BACKLOG = 2048
 

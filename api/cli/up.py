@@ -198,7 +198,7 @@ class _Up:
             self._installation.logs / "temporal.log",
             environment=self._environment,
             directory=self._installation.data_dir,
-            stop_within=4,
+            stop_within=3,
             show_warnings=False,  # it warns of every connection that a restart or its own stop cuts
             quiet="Frontend is not healthy yet",  # what it answers to those who wait for its start
         )
@@ -209,16 +209,20 @@ class _Up:
             (*_carillon(), "api"),
             self._installation.logs / "api.log",
             environment=self._environment,
-            stop_within=4,
+            stop_within=3,
         )
 
     def _worker_spec(self, number: int) -> ChildSpec:
+        environment = dict(self._environment)
+        if self._settings.metrics_port:  # one port a process
+            environment["CARILLON_METRICS_PORT"] = str(self._settings.metrics_port + number - 1)
         return ChildSpec(
             f"worker-{number}",
             (*_carillon(), "worker"),
             self._installation.logs / f"worker-{number}.log",
-            environment=self._environment,
-            stop_within=self._settings.worker_grace.total_seconds() + 3,
+            environment=environment,
+            # After its grace it has 3 s to store what it knows.
+            stop_within=self._settings.worker_grace.total_seconds() + 4,
         )
 
     def _ready(self) -> Ready:
