@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 import sqlalchemy as sa
@@ -132,6 +133,22 @@ async def test_a_row_locked_by_another_is_not_waited_for_long(hasty: Database) -
     engine.dispose()
     query = sa.select(tenant_usage.c.jobs)
     assert await hasty.read(lambda c: c.execute(query).scalar_one()) == 7
+
+
+async def test_a_transaction_that_reads_first_keeps_its_turn(new_url: Callable[[], str]) -> None:
+    """Two pools on one database, both reading before they write: nobody is turned away."""
+    url = new_url()
+    pools = [Database.open(url), Database.open(url)]
+    await pools[0].migrate()
+
+    def work(connection: sa.Connection, tenant: str) -> None:
+        connection.execute(sa.select(tenant_usage)).all()
+        connection.execute(sa.insert(tenant_usage).values(tenant=tenant, **USAGE))
+
+    await asyncio.gather(*(pools[n % 2].write(partial(work, tenant=f"t{n}")) for n in range(60)))
+    assert await count(pools[0]) == 60
+    for pool in pools:
+        await pool.close()
 
 
 async def test_callers_that_give_up_leave_the_pool_whole(hasty: Database) -> None:
