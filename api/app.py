@@ -17,7 +17,7 @@ from api.middleware import ProblemMiddleware
 from api.openapi import document
 from api.problem_table import problem_for
 from api.problems import Kind, ProblemError, respond
-from api.routers import executions, job_actions, jobs, operations, schedules
+from api.routers import executions, job_actions, job_batches, jobs, operations, schedules
 from api.state import AppState
 from infra.settings import Settings
 
@@ -59,7 +59,7 @@ def create_app(
     app.add_middleware(ProblemMiddleware)
     for kind in (ProblemError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _answer)
-    for noun in (jobs, job_actions, executions, schedules, operations):
+    for noun in (jobs, job_batches, job_actions, executions, schedules, operations):
         app.include_router(noun.router)
     return app
 

@@ -21,6 +21,14 @@ CREATE: dict[str, Any] = {
     "Every ninety seconds": {"schedule": {"every": "PT90S"}, "target": TARGET},
     "Once in ten minutes": {"schedule": {"in": "PT10M"}, "target": TARGET},
 }
+BATCH: dict[str, Any] = {
+    "Two jobs": {
+        "jobs": [
+            {"id": "hourly", "schedule": {"cron": "0 * * * *"}, "target": TARGET},
+            {"id": "nightly", "schedule": {"cron": "0 3 * * *"}, "target": TARGET},
+        ]
+    }
+}
 REPLACE: dict[str, Any] = {
     "A whole definition": {
         "schedule": {"cron": "30 6 * * *", "timezone": "America/New_York"},

@@ -26,6 +26,7 @@ class Kind(Enum):
     ID_IN_USE = ("id-in-use", 409, "The id is in use")
     RUN_ACTIVE = ("run-active", 409, "A run is active")
     QUOTA_EXCEEDED = ("quota-exceeded", 409, "The tenant has no room for it")
+    GONE = ("gone", 410, "Deleted since")
     REVISION_MISMATCH = ("revision-mismatch", 412, "The job has changed meanwhile")
     TOO_LARGE = ("too-large", 413, "The body is too large")
     UNSUPPORTED_MEDIA_TYPE = ("unsupported-media-type", 415, "Not JSON")

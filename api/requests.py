@@ -12,6 +12,9 @@ from workflows.contracts.names import JOB_ID_PATTERN, REQUEST_PATTERN
 from workflows.contracts.schedule import Schedule
 from workflows.domain.preview import MAX_COUNT
 
+BATCH_MAX = 200
+"""Jobs in one batch."""
+
 
 class RequestBody(BaseModel):
     """Unknown fields are refused."""
@@ -26,6 +29,10 @@ class JobRequest(JobDefinition):
 
     id: str | None = Field(default=None, pattern=f"^{JOB_ID_PATTERN}$")
     paused: bool = False
+
+
+class BatchBody(RequestBody):
+    jobs: list[JobRequest] = Field(min_length=1, max_length=BATCH_MAX)
 
 
 class JobPatch(RequestBody):
@@ -63,5 +70,5 @@ class PreviewBody(RequestBody):
 
 
 REQUEST_MODELS: tuple[type[BaseModel], ...] = (
-    JobRequest, JobPatch, PauseBody, ResumeBody, TriggerBody, PreviewBody,
+    JobRequest, BatchBody, JobPatch, PauseBody, ResumeBody, TriggerBody, PreviewBody,
 )  # fmt: skip

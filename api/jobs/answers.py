@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.problems import Problem
 from workflows.contracts.base import Instant
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.job import InFlight
@@ -81,6 +82,18 @@ class ChangedJobAnswer(JobAnswer):
     """A job after a pause or a resume."""
 
     in_flight: list[InFlight] = Field(description="Runs that could not be stopped, or are stopping.")
+
+
+class BatchResult(Answer):
+    """What became of one job of a batch: ``job`` or ``problem``."""
+
+    status: int
+    job: JobAnswer | None = None
+    problem: Problem | None = None
+
+
+class BatchAnswer(Answer):
+    results: list[BatchResult] = Field(description="One for each job, in the order of the request.")
 
 
 class DeletedAnswer(Answer):

@@ -6,7 +6,9 @@ carries it on, and a workflow that is already started under this ref is the one 
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -26,8 +28,8 @@ from api.jobs.reading import row_of_view
 from api.jobs.refs import Refs
 from api.problem_table import LATER
 from api.problems import Kind, ProblemError
-from infra.database.admission import Reservation
-from infra.database.errors import DatabaseError
+from infra.database.admission import Draft, Reservation
+from infra.database.errors import DatabaseError, ReservationRefused
 from infra.database.jobs import JobIndex
 from infra.database.stored_job import StoredJob
 from infra.settings import Settings
@@ -48,6 +50,7 @@ from workflows.domain.resolve import initial_cursor
 log = logging.getLogger(__name__)
 
 START_WITHIN = timedelta(seconds=10)
+STARTS_AT_ONCE = 16
 _DETAIL_MAX = 2000
 _NOTHING_STARTED = frozenset(
     {
@@ -87,28 +90,78 @@ class Creation:
 
         Raises what the index refuses with, and 503 when Temporal does not take the job.
         """
+        [made] = await self.create_all(connection, [new])
+        if isinstance(made, Exception):
+            raise made
+        return made
+
+    async def create_all(
+        self, connection: Connection, news: Sequence[NewJob]
+    ) -> list[Reservation | ReservationRefused | ProblemError]:
+        """:meth:`create` for many of one tenant: one transaction before the starts, and one after."""
         client = await connection.client()
-        reservation = await self._index.reserve(
+        reserved = await self._index.reserve_all(
+            news[0].tenant,
+            [self._draft(new) for new in news],
+            max_jobs=self._settings.max_jobs,
+            create_rate=self._settings.create_rate,
+            now=news[0].accepted,
+        )
+        starts = asyncio.Semaphore(STARTS_AT_ONCE)
+
+        async def start(new: NewJob, reservation: Reservation) -> JobState | ProblemError:
+            state = initial_state(reservation.job, paused=new.paused)
+            async with starts:
+                try:
+                    await self._start(client, state, reservation)
+                except ProblemError as problem:
+                    return problem
+            return state
+
+        pending = {
+            place: asyncio.create_task(start(new, reservation))
+            for place, (new, reservation) in enumerate(zip(news, reserved, strict=True))
+            if isinstance(reservation, Reservation) and reservation.kind != "replay"
+        }
+        results: list[Reservation | ReservationRefused | ProblemError] = [_if_there(one) for one in reserved]
+        begun: dict[int, JobState] = {}
+        for place, task in pending.items():
+            outcome = await task
+            if isinstance(outcome, JobState):
+                begun[place] = outcome
+            else:
+                results[place] = outcome
+        for place, problem in (await self._activate(client, begun)).items():
+            results[place] = problem
+        return results
+
+    def _draft(self, new: NewJob) -> Draft:
+        return self._index.draft(
             new.tenant,
             new.job,
             new.definition,
             fingerprint=new.fingerprint,
             idempotency_key=new.key,
-            max_jobs=self._settings.max_jobs,
-            create_rate=self._settings.create_rate,
-            now=new.accepted,
             created_by=new.by,
         )
-        if reservation.kind == "replay":
-            return reservation
-        state = initial_state(reservation.job, paused=new.paused)
-        await self._start(client, state, reservation)
-        row = row_of_view(new.tenant, initial_view(state), state.cursor)
-        if await self._index.activate(new.tenant, row) != "active":
+
+    async def _activate(self, client: Client, begun: dict[int, JobState]) -> dict[int, ProblemError]:
+        """Makes jobs of the reservations; those that had been given up meanwhile are undone."""
+        if not begun:
+            return {}
+        tenant = next(iter(begun.values())).tenant
+        rows = [row_of_view(tenant, initial_view(state), state.cursor) for state in begun.values()]
+        activated = await self._index.activate_all(tenant, rows)
+        undone: dict[int, ProblemError] = {}
+        for (place, state), activation in zip(begun.items(), activated, strict=True):
+            if activation == "active":
+                self._refs.remember(tenant, state.job, state.ref)
+                continue
             await self._undo(client, state)
-            raise _not_started("The reservation of this job had been given up; nothing was created.")
-        self._refs.remember(new.tenant, new.job, state.ref)
-        return reservation
+            undone[place] = _not_started(
+                "The reservation of this job had been given up; nothing was created."
+            )
+        return undone
 
     async def _start(self, client: Client, state: JobState, reservation: Reservation) -> None:
         try:
@@ -206,6 +259,19 @@ def _details(state: JobState) -> str:
     if state.definition.description:
         lines.insert(1, state.definition.description)
     return "\n\n".join(line[:_DETAIL_MAX] for line in lines)
+
+
+def _if_there(
+    reserved: Reservation | ReservationRefused,
+) -> Reservation | ReservationRefused | ProblemError:
+    """A replay of a creation whose job has been deleted since has no job to show."""
+    if isinstance(reserved, Reservation) and reserved.job.status == "deleted":
+        return ProblemError(
+            Kind.GONE,
+            f"This request created the job `{reserved.job.job}`, which has been deleted since; "
+            "use a new Idempotency-Key to create another.",
+        )
+    return reserved
 
 
 def _not_started(detail: str) -> ProblemError:

@@ -20,6 +20,8 @@ IfMatchHeader = Annotated[
 ALWAYS = (Kind.UNAUTHENTICATED, Kind.FORBIDDEN, Kind.INTERNAL)
 BODY = (Kind.TOO_LARGE, Kind.UNSUPPORTED_MEDIA_TYPE, Kind.MALFORMED, Kind.INVALID)
 CHANGE = (Kind.NO_ANSWER, Kind.BUSY, Kind.SCHEDULER_UNAVAILABLE, Kind.DATABASE_UNAVAILABLE)
+CREATE_CALL = "POST /v1/jobs"
+"""Part of a creation's fingerprint; one of a batch has the same."""
 TEXT = {"type": "string"}
 ETAG = {"ETag": {"description": "The revision.", "schema": TEXT}}
 CREATED = {**ETAG, "Location": {"description": "Where the job is.", "schema": TEXT}}

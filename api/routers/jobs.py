@@ -9,23 +9,30 @@ from fastapi.responses import JSONResponse
 
 from api import examples
 from api.access import JobId, Reader, State, Writer, existing_id
-from api.auth.principal import Principal
 from api.body import PATCH_TYPES, read_object
-from api.idempotency import IdempotencyKey, fingerprint, parse_key
+from api.idempotency import fingerprint, parse_key
 from api.jobs.answers import DeletedAnswer, JobAnswer, JobPage
 from api.jobs.creation import NewJob, initial_state, initial_view
 from api.jobs.editing import without_read_only
-from api.jobs.intake import Intake, parse_intake
+from api.jobs.intake import parse_intake, settle_new
 from api.jobs.reading import document_of_row, document_of_view, present_document, view_of
-from api.jobs.rules import settle
 from api.openapi import body, problems, security
 from api.preconditions import mismatch, parse_if_match, wants_absence
 from api.problems import Kind, ProblemError, invalid
 from api.queries import DeleteQuery, JobQuery
 from api.requests import JobPatch, JobRequest
-from api.routers.documented import ALWAYS, BODY, CHANGE, CREATED, ETAG, IfMatchHeader, KeyHeader, job_response
+from api.routers.documented import (
+    ALWAYS,
+    BODY,
+    CHANGE,
+    CREATE_CALL,
+    CREATED,
+    ETAG,
+    IfMatchHeader,
+    KeyHeader,
+    job_response,
+)
 from infra.database.errors import JobExists
-from infra.database.jobs import id_of_key, random_id
 from workflows.contracts.job import Actor, DeleteRequest
 from workflows.contracts.names import UPDATE_DELETE
 
@@ -42,7 +49,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["Jobs"])
         201: {"description": "The job.", "headers": CREATED},
         **problems(
             *ALWAYS, *BODY, *CHANGE, Kind.NOT_BUILT, Kind.ID_IN_USE, Kind.QUOTA_EXCEEDED,
-            Kind.IDEMPOTENCY_MISMATCH, Kind.TOO_MANY_REQUESTS,
+            Kind.IDEMPOTENCY_MISMATCH, Kind.TOO_MANY_REQUESTS, Kind.GONE,
         ),
     },
     openapi_extra={"security": security("jobs:write"), **body(JobRequest, examples.CREATE)},
@@ -55,10 +62,16 @@ async def create_job(
     The same request under the same `Idempotency-Key` is answered with the job that it created.
     """
     document = await read_object(request)
-    key = parse_key(idempotency_key, tenant=caller.tenant, call="POST /v1/jobs", body=document)
-    intake = parse_intake(document)
-    job = intake.job or (id_of_key(caller.tenant, key.key) if key else random_id())
-    return await _create(state, caller, job, intake, fingerprint("POST /v1/jobs", document), key)
+    key = parse_key(idempotency_key, tenant=caller.tenant, call=CREATE_CALL, body=document)
+    new = settle_new(
+        parse_intake(document),
+        caller,
+        fingerprint=fingerprint(CREATE_CALL, document),
+        key=key.key if key else None,
+        now=state.clock(),
+        settings=state.settings,
+    )
+    return await _create(state, new)
 
 
 @router.get(
@@ -147,8 +160,15 @@ async def put_job(
             if wanted is not None:
                 raise mismatch(None) from None
             try:
-                mark = fingerprint(f"PUT /v1/jobs/{job_id}", document)
-                return await _create(state, caller, job_id, intake, mark, None)
+                new = settle_new(
+                    intake,
+                    caller,
+                    fingerprint=fingerprint(f"PUT /v1/jobs/{job_id}", document),
+                    key=None,
+                    now=state.clock(),
+                    settings=state.settings,
+                )
+                return await _create(state, new)
             except JobExists:
                 if last_try:
                     raise
@@ -238,25 +258,12 @@ async def delete_job(
     )
 
 
-async def _create(
-    state: State, caller: Principal, job: str, intake: Intake, mark: str, key: IdempotencyKey | None
-) -> JSONResponse:
-    now = state.clock()
-    new = NewJob(
-        tenant=caller.tenant,
-        job=job,
-        definition=settle(intake.definition, tenant=caller.tenant, job=job, now=now, settings=state.settings),
-        paused=intake.paused,
-        fingerprint=mark,
-        key=key.key if key else None,
-        by=caller.subject,
-        accepted=now,
-    )
+async def _create(state: State, new: NewJob) -> JSONResponse:
     reservation = await state.creation.create(state.temporal, new)
-    location = {"Location": f"/v1/jobs/{job}"}
+    job, location = reservation.job.job, {"Location": f"/v1/jobs/{reservation.job.job}"}
     if reservation.kind != "replay":
-        started = initial_view(initial_state(reservation.job, paused=intake.paused))
-        return job_response(document_of_view(caller.tenant, started, now), 201, **location)
-    found = await state.refs.find(state.temporal, caller.tenant, reservation.job.job)
-    document = await present_document(state.temporal, found, now)
+        started = initial_view(initial_state(reservation.job, paused=new.paused))
+        return job_response(document_of_view(new.tenant, started, state.clock()), 201, **location)
+    found = await state.refs.find(state.temporal, new.tenant, job)
+    document = await present_document(state.temporal, found, state.clock())
     return job_response(document, 201, **location, **{"Idempotent-Replayed": "true"})

@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from pydantic import BaseModel
 
 from api.jobs.answers import (
+    BatchAnswer,
     ChangedJobAnswer,
     DeletedAnswer,
     ExecutionAnswer,
@@ -24,7 +25,7 @@ from api.routers.schedules import Preview
 MODELS: dict[str, type[BaseModel]] = {
     model.__name__: model
     for model in (
-        ChangedJobAnswer, DeletedAnswer, ExecutionAnswer, ExecutionPage, JobAnswer, JobPage, Preview, Problem,
+        BatchAnswer, ChangedJobAnswer, DeletedAnswer, ExecutionAnswer, ExecutionPage, JobAnswer, JobPage, Preview, Problem,
     )
 }  # fmt: skip
 

@@ -206,13 +206,13 @@ async def test_a_start_that_comes_after_its_reservation_was_freed_is_undone(
     api: httpx.AsyncClient, halfway: Halfway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index = halfway.state.index
-    activate = index.activate
+    activate_all = index.activate_all
 
-    async def freed_meanwhile(tenant: str, row: Any) -> Any:
-        await index.release(tenant, row.job, now=halfway.state.clock())
-        return await activate(tenant, row)
+    async def freed_meanwhile(tenant: str, rows: Any) -> Any:
+        await index.release(tenant, rows[0].job, now=halfway.state.clock())
+        return await activate_all(tenant, rows)
 
-    monkeypatch.setattr(index, "activate", freed_meanwhile)
+    monkeypatch.setattr(index, "activate_all", freed_meanwhile)
     answer = await api.post("/v1/jobs", json=halfway.body("undone"))
     assert answer.status_code == 503
     assert "nothing was created" in answer.json()["detail"]

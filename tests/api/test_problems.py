@@ -39,7 +39,7 @@ CALLS = [
     ("GET", "/v1/jobs"), ("POST", "/v1/jobs"), ("GET", "/v1/jobs/x"), ("PUT", "/v1/jobs/x"),
     ("PATCH", "/v1/jobs/x"), ("DELETE", "/v1/jobs/x"), ("POST", "/v1/jobs/x/pause"),
     ("POST", "/v1/jobs/x/resume"), ("POST", "/v1/jobs/x/trigger"), ("GET", "/v1/jobs/x/executions"),
-    ("GET", "/v1/executions/x"), ("POST", "/v1/schedules/preview"),
+    ("POST", "/v1/jobs/batch"), ("GET", "/v1/executions/x"), ("POST", "/v1/schedules/preview"),
 ]  # fmt: skip
 
 
@@ -248,6 +248,23 @@ async def test_a_refused_creation_leaves_its_id_free(offline_client: httpx.Async
     for priority in (1, 2):
         body = job(id="freed", priority=priority)
         assert_problem(await offline_client.post("/v1/jobs", json=body), 503)
+
+
+BATCHES: dict[str, tuple[dict[str, Any], str]] = {
+    "no jobs": ({}, "/jobs"),
+    "an empty list": ({"jobs": []}, "/jobs"),
+    "too many": ({"jobs": [JOB] * 201}, "/jobs"),
+    "not jobs": ({"jobs": [JOB, 1]}, "/jobs/1"),
+    "something else": ({"jobs": [JOB], "dry_run": True}, "/dry_run"),
+}
+
+
+@pytest.mark.parametrize(("body", "pointer"), BATCHES.values(), ids=BATCHES.keys())
+async def test_batches_that_are_refused(
+    offline_client: httpx.AsyncClient, body: dict[str, Any], pointer: str
+) -> None:
+    problem = assert_problem(await offline_client.post("/v1/jobs/batch", json=body), 422)
+    assert problem["errors"][0]["pointer"] == pointer
 
 
 HEADERS = [

@@ -159,6 +159,16 @@ async def test_a_deleted_job_is_gone_and_its_id_free_for_a_new_generation(
     assert delivery.headers["carillon-job"] == "again"
 
 
+async def test_a_replay_of_a_creation_whose_job_was_deleted_is_410(
+    api: httpx.AsyncClient, sink: Sink
+) -> None:
+    body = {"id": "gone", "schedule": FAR, "target": sink.target("/gone")}
+    headers = {"idempotency-key": "gone"}
+    assert (await api.post("/v1/jobs", json=body, headers=headers)).status_code == 201
+    assert (await api.delete("/v1/jobs/gone")).status_code == 200
+    assert (await api.post("/v1/jobs", json=body, headers=headers)).status_code == 410
+
+
 async def test_pause_and_resume(api: httpx.AsyncClient, sink: Sink) -> None:
     await create(api, sink, "held", schedule={"every": "PT1H"})
     until = (datetime.now(UTC) + timedelta(hours=3)).replace(microsecond=0)

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from temporalio.client import Client
 
 from api.app import create_app
@@ -128,7 +129,9 @@ async def test_a_replayed_creation_is_the_same_job(api: httpx.AsyncClient) -> No
     assert other.json()["type"] == "urn:carillon:problem:idempotency-mismatch"
 
 
-async def test_an_id_in_use_is_409_and_another_tenants_job_is_404(api: httpx.AsyncClient, live: Any) -> None:
+async def test_an_id_in_use_is_409_and_another_tenants_job_is_404(
+    api: httpx.AsyncClient, live: FastAPI
+) -> None:
     assert (await api.post("/v1/jobs", json=daily(id="mine"))).status_code == 201
     assert (await api.post("/v1/jobs", json=daily(id="mine", priority=1))).status_code == 409
     async with client_of(live, "other") as other:
@@ -144,8 +147,37 @@ async def test_an_id_in_use_is_409_and_another_tenants_job_is_404(api: httpx.Asy
         assert (await other.post("/v1/jobs", json=daily(id="mine"))).status_code == 201
 
 
+async def test_a_batch_answers_for_each_job_in_order_and_can_be_repeated(live: FastAPI) -> None:
+    async with client_of(live, "batches") as api:
+        assert (await api.post("/v1/jobs", json=daily(id="there"))).status_code == 201
+        jobs = [
+            daily(id="b1"),
+            daily(id="there", priority=1),
+            {"target": TARGET},
+            daily(),
+            daily(id="b2", paused=True),
+        ]
+        headers = {"idempotency-key": "batch-1"}
+        first = (await api.post("/v1/jobs/batch", json={"jobs": jobs}, headers=headers)).json()["results"]
+        assert [result["status"] for result in first] == [201, 409, 422, 201, 201]
+        assert first[2]["problem"]["errors"][0]["pointer"] == "/schedule"
+        assert first[4]["job"]["status"] == "paused"
+        again = (await api.post("/v1/jobs/batch", json={"jobs": jobs}, headers=headers)).json()["results"]
+        assert [result["status"] for result in again] == [201, 409, 422, 201, 201]
+        assert again[3]["job"]["id"] == first[3]["job"]["id"]
+        assert len((await api.get("/v1/jobs")).json()["items"]) == 4
+
+
+async def test_a_batch_of_200_is_created_in_one_call(live: FastAPI) -> None:
+    async with client_of(live, "many") as api:
+        jobs = [daily(id=f"job-{number}") for number in range(200)]
+        answer = await api.post("/v1/jobs/batch", json={"jobs": jobs})
+        assert {result["status"] for result in answer.json()["results"]} == {201}
+        assert len((await api.get("/v1/jobs?limit=200")).json()["items"]) == 200
+
+
 @pytest.mark.parametrize("sort", ["id", "-created_at"])
-async def test_pages_hold_each_job_once_while_others_come_and_go(live: Any, sort: str) -> None:
+async def test_pages_hold_each_job_once_while_others_come_and_go(live: FastAPI, sort: str) -> None:
     async with client_of(live, f"pages-{sort.strip('-')[:2]}") as api:
         ids = [f"job-{number:02}" for number in range(0, 20, 2)]
         for job in ids:
