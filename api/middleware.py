@@ -6,6 +6,7 @@ import logging
 import time
 
 from prometheus_client import Counter, Histogram
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problem_table import problem_for
@@ -45,6 +46,8 @@ class ProblemMiddleware:
 
         try:
             await self._app(scope, receive, note)
+        except ClientDisconnect:
+            log.info("the caller of %s %s went away", scope["method"], _route(scope))
         except Exception as error:
             if status:
                 raise

@@ -120,7 +120,7 @@ def _update(error: WorkflowUpdateFailedError) -> ProblemError:
     if isinstance(cause, ApplicationError) and cause.type in REJECTIONS:
         return REJECTIONS[cause.type](cause.message)
     return ProblemError(
-        Kind.BUSY, "The job could not take the change, and did not apply it; send it again.", headers=SOON
+        Kind.BUSY, f"The job did not answer the change to its end. {MAY_BE_APPLIED}", headers=SOON
     )
 
 

@@ -18,6 +18,7 @@ from api.jobs.changes import Changes
 from api.jobs.creation import Creation
 from api.jobs.editing import Editing
 from api.jobs.locks import JobLocks
+from api.jobs.recent_keys import RecentKeys
 from api.jobs.refs import Refs
 from api.jobs.sweeper import Sweeper
 from infra.database.engine import Database
@@ -52,6 +53,7 @@ class AppState:
         self.refs = Refs(self.index)
         self.creation = Creation(self.index, self.refs, settings)
         self.changes = Changes(self.index, self.refs, JobLocks())
+        self.recent_keys = RecentKeys()
         self.editing = Editing(self.changes, settings, clock)
         self._schema_ready = asyncio.Event()
 

@@ -49,7 +49,7 @@ from workflows.domain.resolve import initial_cursor
 
 log = logging.getLogger(__name__)
 
-START_WITHIN = timedelta(seconds=10)
+START_WITHIN = timedelta(seconds=8)
 STARTS_AT_ONCE = 16
 _DETAIL_MAX = 2000
 _NOTHING_STARTED = frozenset(
@@ -165,9 +165,11 @@ class Creation:
 
     async def _start(self, client: Client, state: JobState, reservation: Reservation) -> None:
         try:
-            await start_job(client, state)
-        except RPCError as error:
-            if reservation.kind == "new" and error.status in _NOTHING_STARTED:
+            async with asyncio.timeout(START_WITHIN.total_seconds()):
+                await start_job(client, state)
+        except (RPCError, TimeoutError) as error:
+            nothing = isinstance(error, RPCError) and error.status in _NOTHING_STARTED
+            if nothing and reservation.kind == "new":
                 await self._release(state)
                 raise _not_started("Temporal did not take the job; nothing was created.") from error
             raise _not_started(

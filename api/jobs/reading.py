@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -32,15 +33,16 @@ async def view_of(connection: Connection, found: Found) -> JobView | None:
     Raises 404 when the workflow says that the job is deleted, or is not there at all.
     """
     try:
-        client = await connection.client()
-        handle = client.get_workflow_handle(job_workflow_id(found.tenant, found.ref))
-        view: JobView = await handle.query(QUERY_VIEW, result_type=JobView, rpc_timeout=VIEW_WITHIN)
+        async with asyncio.timeout(VIEW_WITHIN.total_seconds()):  # the SDK tries again, each try anew
+            client = await connection.client()
+            handle = client.get_workflow_handle(job_workflow_id(found.tenant, found.ref))
+            view: JobView = await handle.query(QUERY_VIEW, result_type=JobView, rpc_timeout=VIEW_WITHIN)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             raise no_such_job(found.job) from None
         log.info("job %s/%s does not answer: %s", found.tenant, found.ref, error.message)
         return None
-    except (WorkflowQueryFailedError, WorkflowQueryRejectedError, SetupError) as error:
+    except (WorkflowQueryFailedError, WorkflowQueryRejectedError, SetupError, TimeoutError) as error:
         log.info("job %s/%s cannot be asked: %s", found.tenant, found.ref, error)
         return None
     if view.status == "deleted":

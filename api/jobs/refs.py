@@ -6,6 +6,7 @@ which is the one decision that may be taken by it (architecture.md, section 1).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from workflows.contracts.names import SEARCH_JOB, SEARCH_REF, SEARCH_TENANT, job
 log = logging.getLogger(__name__)
 
 REMEMBERED = 20_000
+INDEX_WITHIN_S = 1.5
 
 
 def no_such_job(job: str) -> ProblemError:
@@ -49,7 +51,7 @@ class Refs:
     async def find(self, connection: Connection, tenant: str, job: str) -> Found:
         """Raises 404 when the index knows no such job, 503 when nobody who answers knows it."""
         try:
-            stored = await self._index.get(tenant, job)
+            stored = await self._stored(tenant, job)
         except DatabaseUnavailable as error:
             log.info("the index does not answer, looking elsewhere: %s", error)
             return await self._without_database(connection, tenant, job, error)
@@ -58,6 +60,13 @@ class Refs:
             raise no_such_job(job)
         self.remember(tenant, job, stored.ref)
         return Found(tenant, job, stored.ref, stored)
+
+    async def _stored(self, tenant: str, job: str) -> StoredJob | None:
+        try:
+            async with asyncio.timeout(INDEX_WITHIN_S):
+                return await self._index.get(tenant, job)
+        except TimeoutError:
+            raise DatabaseUnavailable("The index did not answer in time; check its load.") from None
 
     def remember(self, tenant: str, job: str, ref: str) -> None:
         self._known[tenant, job] = ref

@@ -17,6 +17,8 @@ from api.problems import Kind, ProblemError
 from api.queries import ExecutionQuery
 from api.routers.documented import ALWAYS
 from api.state import AppState
+from infra.database.executions import StoredExecution
+from infra.database.page import Page
 from workflows.contracts.names import job_of, key_of, parse_key
 from workflows.contracts.records import ExecutionRow
 
@@ -38,21 +40,29 @@ async def list_job_executions(
 ) -> JSONResponse:
     """Newest first; the one that is alive is on the first page. Those of the present generation only."""
     found = await state.refs.find(state.temporal, caller.tenant, existing_id(job_id))
-    page = await state.history.list_executions(
-        caller.tenant,
-        found.ref,
-        outcome=query.outcome or None,
-        trigger=query.trigger or None,
-        since=query.since,
-        until=query.until,
-        limit=query.limit,
-        cursor=query.cursor,
-    )
+    page = await _stored(state, caller.tenant, found.ref, query)
     items = [execution_document(stored.job, stored.row, stored.attempts) for stored in page.items]
     if query.cursor is None:
         alive = await _alive(state, found)
         if alive is not None and _wanted(alive, query) and all(alive.key != item["key"] for item in items):
             items.insert(0, execution_document(job_id, alive))
+    return JSONResponse({"items": items, "next_cursor": page.next_cursor})
+
+
+@router.get(
+    "/executions",
+    operation_id="listExecutions",
+    summary="List the tenant's executions",
+    response_model=ExecutionPage,
+    responses=problems(*ALWAYS, Kind.INVALID, Kind.DATABASE_UNAVAILABLE),
+    openapi_extra={"security": security("jobs:read")},
+)
+async def list_executions(
+    state: State, caller: Reader, query: Annotated[ExecutionQuery, Query()]
+) -> JSONResponse:
+    """Across all jobs, deleted ones included. Of those alive, the ones that run or wait for a retry."""
+    page = await _stored(state, caller.tenant, None, query)
+    items = [execution_document(stored.job, stored.row, stored.attempts) for stored in page.items]
     return JSONResponse({"items": items, "next_cursor": page.next_cursor})
 
 
@@ -86,6 +96,21 @@ async def get_execution(
     if alive is None or alive.key != key:
         raise missing
     return JSONResponse(execution_document(job, alive))
+
+
+async def _stored(
+    state: AppState, tenant: str, ref: str | None, query: ExecutionQuery
+) -> Page[StoredExecution]:
+    return await state.history.list_executions(
+        tenant,
+        ref,
+        outcome=query.outcome or None,
+        trigger=query.trigger or None,
+        since=query.since,
+        until=query.until,
+        limit=query.limit,
+        cursor=query.cursor,
+    )
 
 
 async def _alive(state: AppState, found: Found) -> ExecutionRow | None:

@@ -58,7 +58,7 @@ async def pause_job(
         raise invalid(
             "The end of a pause must lie in the future; leave it out to pause until a resume.", "/until"
         )
-    key = _key(idempotency_key, caller, f"POST /v1/jobs/{job_id}/pause", document)
+    key = _key(state, idempotency_key, caller, f"POST /v1/jobs/{job_id}/pause", document)
     pause = PauseRequest(reason=asked.reason, until=asked.until, actor=Actor(by=caller.subject, at=now))
     return await _changed(state, found, UPDATE_PAUSE, pause, key)
 
@@ -81,7 +81,7 @@ async def resume_job(
     found = await state.refs.find(state.temporal, caller.tenant, existing_id(job_id))
     document = await read_object(request, may_be_empty=True)
     parse_model(ResumeBody, document)
-    key = _key(idempotency_key, caller, f"POST /v1/jobs/{job_id}/resume", document)
+    key = _key(state, idempotency_key, caller, f"POST /v1/jobs/{job_id}/resume", document)
     resume = ResumeRequest(actor=Actor(by=caller.subject, at=state.clock()))
     return await _changed(state, found, UPDATE_RESUME, resume, key)
 
@@ -117,7 +117,7 @@ async def trigger_job(
             "Running beside an active run (`force`) is not available yet; leave it out.",
             errors=invalid("Not available yet; leave it out.", "/force").errors,
         )
-    key = _key(idempotency_key, caller, f"POST /v1/jobs/{job_id}/trigger", document)
+    key = _key(state, idempotency_key, caller, f"POST /v1/jobs/{job_id}/trigger", document)
     name = asked.request or (key.derive("trigger") if key else state.random_name())
     trigger = TriggerRequest(
         request=name,
@@ -131,8 +131,13 @@ async def trigger_job(
     return JSONResponse(execution, 202, headers={"Location": f"/v1/executions/{execution['id']}"})
 
 
-def _key(header: str | None, caller: Principal, call: str, document: dict[str, Any]) -> IdempotencyKey | None:
-    return parse_key(header, tenant=caller.tenant, call=call, body=document)
+def _key(
+    state: AppState, header: str | None, caller: Principal, call: str, document: dict[str, Any]
+) -> IdempotencyKey | None:
+    key = parse_key(header, tenant=caller.tenant, call=call, body=document)
+    if key is not None:
+        state.recent_keys.check(key, state.clock())
+    return key
 
 
 async def _changed(

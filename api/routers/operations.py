@@ -15,6 +15,12 @@ from api.web.reference import page
 router = APIRouter(tags=["Operations"])
 
 
+_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
 class Health(BaseModel):
     status: str
 
@@ -62,7 +68,7 @@ async def metrics() -> Response:
 
 @router.get("/docs", include_in_schema=False)
 async def docs(request: Request) -> HTMLResponse:
-    return HTMLResponse(page(request.app.openapi()))
+    return HTMLResponse(page(request.app.openapi()), headers={"Content-Security-Policy": _POLICY})
 
 
 @router.get("/openapi.json", include_in_schema=False, responses=problems(Kind.INTERNAL))

@@ -25,7 +25,8 @@ from api.routers.schedules import Preview
 MODELS: dict[str, type[BaseModel]] = {
     model.__name__: model
     for model in (
-        BatchAnswer, ChangedJobAnswer, DeletedAnswer, ExecutionAnswer, ExecutionPage, JobAnswer, JobPage, Preview, Problem,
+        BatchAnswer, ChangedJobAnswer, DeletedAnswer, ExecutionAnswer, ExecutionPage, JobAnswer, JobPage,
+        Preview, Problem,
     )
 }  # fmt: skip
 

@@ -39,7 +39,8 @@ CALLS = [
     ("GET", "/v1/jobs"), ("POST", "/v1/jobs"), ("GET", "/v1/jobs/x"), ("PUT", "/v1/jobs/x"),
     ("PATCH", "/v1/jobs/x"), ("DELETE", "/v1/jobs/x"), ("POST", "/v1/jobs/x/pause"),
     ("POST", "/v1/jobs/x/resume"), ("POST", "/v1/jobs/x/trigger"), ("GET", "/v1/jobs/x/executions"),
-    ("POST", "/v1/jobs/batch"), ("GET", "/v1/executions/x"), ("POST", "/v1/schedules/preview"),
+    ("POST", "/v1/jobs/batch"), ("GET", "/v1/executions"), ("GET", "/v1/executions/x"),
+    ("POST", "/v1/schedules/preview"),
 ]  # fmt: skip
 
 
@@ -351,7 +352,7 @@ async def test_no_document_is_worse_than_a_problem(
     ),
     value=st.text(max_size=30)
     | st.sampled_from(["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "5"]),
-    path=st.sampled_from(["/v1/jobs", "/v1/jobs/x/executions", "/v1/executions/x"]),
+    path=st.sampled_from(["/v1/jobs", "/v1/executions", "/v1/jobs/x/executions", "/v1/executions/x"]),
 )
 async def test_no_query_is_worse_than_a_problem(
     offline_client: httpx.AsyncClient, names: list[str], value: str, path: str

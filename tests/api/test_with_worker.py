@@ -49,6 +49,8 @@ async def test_a_job_runs_and_its_execution_is_read_back(api: httpx.AsyncClient,
     assert execution["job"] == "runs"
     assert [attempt["outcome"] for attempt in execution["attempts"]] == ["succeeded"]
     assert (await api.get(f"/v1/executions/{execution['id']}")).json() == execution
+    assert execution in (await api.get("/v1/executions?trigger=schedule&outcome=succeeded")).json()["items"]
+    assert (await api.get("/v1/executions?until=2020-01-01T00:00:00Z")).json()["items"] == []
     job = await eventually(api, "/v1/jobs/runs", lambda j: j["last_run"] and j["status"] == "completed")
     assert job["last_run"]["id"] == execution["id"]
     assert job["stats"]["succeeded"] == 1
@@ -215,6 +217,8 @@ async def test_a_trigger_runs_once_per_request_with_its_own_body(api: httpx.Asyn
         for _ in range(2)
     ]
     assert keyed[0] == keyed[1]
+    other = await api.post("/v1/jobs/manual/trigger", json={"body": 1}, headers={"idempotency-key": "once"})
+    assert other.status_code == 422
     await sink.delivery("/manual", 2)
     assert len(sink.at("/manual")) == 2
 
