@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +24,7 @@ from api.state import AppState
 from infra.database.errors import DatabaseUnavailable
 from infra.settings import Settings
 from tests.api.conftest import client_of, settings_in, started
+from tests.api.relay import relay_to
 from tests.api.sink import Sink
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.names import job_workflow_id
@@ -113,6 +116,34 @@ async def test_both_away_is_a_503_that_comes_soon(tmp_path: Path) -> None:
         assert (await api.get("/healthz")).status_code == 200
         ready = await api.get("/readyz")
         assert (ready.status_code, ready.json()["database"], ready.json()["temporal"]) == (503, True, False)
+
+
+async def test_temporal_lost_while_we_run_leaves_reads_and_says_503_to_changes(
+    live_settings: Settings, sink: Sink
+) -> None:
+    async with relay_to(live_settings.temporal_address) as relay:
+        app = create_app(live_settings.model_copy(update={"temporal_address": relay.address}))
+        async with started(app), client_of(app) as api:
+            body = {"id": "cut-off", "schedule": FAR, "target": sink.target("/cut-off")}
+            assert (await api.post("/v1/jobs", json=body)).status_code == 201
+            await relay.cut()
+            begun = time.monotonic()
+            read = await api.get("/v1/jobs/cut-off")
+            assert (read.status_code, read.json()["stale"]) == (200, True)
+            assert time.monotonic() - begun < 3
+            assert (await api.get("/v1/jobs?q=cut-off")).json()["items"][0]["id"] == "cut-off"
+            answers = await asyncio.gather(
+                api.post("/v1/jobs/cut-off/pause"),
+                api.post("/v1/jobs", json={**body, "id": "cut-off-too"}),
+                api.delete("/v1/jobs/cut-off"),
+                api.put("/v1/jobs/cut-off", json={**body, "priority": 1}),
+            )
+            assert time.monotonic() - begun < 12
+            for answer in answers:
+                assert answer.status_code == 503, answer.text
+                assert answer.headers["retry-after"]
+            assert "may have been created" in answers[1].json()["detail"]
+            assert (await api.get("/readyz")).status_code == 503
 
 
 async def test_ready_means_temporal_and_a_migrated_database(api: httpx.AsyncClient) -> None:
