@@ -128,9 +128,10 @@ def _macro(lower: str, refuse: Refuse) -> str:
 
 def _interval(argument: str) -> str:
     match = _GO_DURATION.match(argument)
-    if match is None or not any(match.groups()):
+    groups = match.groups() if match else ()
+    parts = "".join(f"{int(n)}{unit}" for n, unit in zip(groups, "HMS", strict=False) if int(n or 0))
+    if not parts:
         return '"every", such as {"every": "PT5M"}'
-    parts = "".join(f"{int(n)}{unit}" for n, unit in zip(match.groups(), "HMS", strict=True) if n)
     return f'{{"every": "PT{parts}"}}'
 
 

@@ -183,7 +183,7 @@ def test_an_excluded_end_of_a_gap_is_noted_at_the_next() -> None:
 
 
 def test_a_missing_one_off_is_shown_where_it_runs() -> None:
-    found = show(at="2026-03-08T02:30:00", **NEW_YORK)
+    found = show(at="2026-03-08T02:30:00", timezone="America/New_York")
     assert [occurrence.local for occurrence in found.occurrences] == ["2026-03-08T03:00:00-04:00"]
     assert found.kind == "once"
 

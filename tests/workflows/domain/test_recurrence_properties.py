@@ -89,7 +89,7 @@ def test_forward_backward_and_counted_are_what_brute_force_finds(
     zone, day = place
     start, end = window(day)
     expected = instants(crons, zone, start, end, gap=gap, fold=fold)
-    schedule = compile_schedule(Schedule(cron=crons, timezone=zone, gap=gap, fold=fold))  # type: ignore[arg-type]
+    schedule = compile_schedule(Schedule(cron=crons, timezone=zone, gap=gap, fold=fold))
     assert list(schedule.forward(start - SECOND, end - SECOND)) == expected
     assert list(schedule.backward(end, start))[::-1] == expected
     assert schedule.count(start - SECOND, end - SECOND).total == len(expected)
@@ -104,7 +104,7 @@ def test_asking_from_anywhere_gives_the_neighbours(
     zone, day = place
     start, end = window(day)
     asked = start + timedelta(seconds=seconds, microseconds=micros)
-    schedule = compile_schedule(Schedule(cron=crons, timezone=zone, gap=gap, fold=fold))  # type: ignore[arg-type]
+    schedule = compile_schedule(Schedule(cron=crons, timezone=zone, gap=gap, fold=fold))
     expected = instants(crons, zone, start, end, gap=gap, fold=fold)
     after, before = schedule.after(asked), schedule.before(asked)
     later, earlier = [e for e in expected if e > asked], [e for e in expected if e < asked]
