@@ -162,6 +162,7 @@ class JobView(Contract):
     """Known next occurrences; may hold fewer than a client wants to see."""
     cursor: Instant
     scheduled_runs: int = 0
+    run_number: int = 0
     last_run: LastRun | None = None
     stats: Stats = Stats()
     current: ExecutionRow | None = None

@@ -59,6 +59,11 @@ def scheduled_key(tenant: str, ref: str, scheduled_time: datetime) -> str:
     return f"{tenant}/{ref}:{rfc3339(scheduled_time)}"
 
 
+def stretch_key(tenant: str, ref: str, outcome: str, first: datetime) -> str:
+    """The key of a row for occurrences that did not run; never that of an occurrence, which may yet run."""
+    return f"{tenant}/{ref}:{outcome}-{rfc3339(first)}"
+
+
 def manual_key(tenant: str, ref: str, request: str) -> str:
     return f"{tenant}/{ref}:manual-{request}"
 

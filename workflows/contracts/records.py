@@ -94,7 +94,8 @@ class Stats(Contract):
 
 
 class JobProgress(Contract):
-    """What a run moves in the job's index row; ignored unless ``run_number`` is newer."""
+    """What a run moves in the job's index row; ignored unless ``run_number``, or within one run the
+    ``seq`` of the record's execution, is newer."""
 
     run_number: int
     stats: Stats

@@ -63,6 +63,7 @@ def view(state: JobState, *, calling: bool) -> JobView:
         plan=state.plan,
         cursor=state.cursor,
         scheduled_runs=state.scheduled_runs,
+        run_number=state.run_number,
         last_run=state.last_run,
         stats=state.stats,
         current=current(state, calling=calling),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from workflows.contracts.attempt import AttemptInput, AttemptReport
-from workflows.contracts.names import execution_id, scheduled_key
+from workflows.contracts.names import execution_id, stretch_key
 from workflows.contracts.planning import Stretch
 from workflows.contracts.records import (
     FINAL_PHASE,
@@ -132,7 +132,7 @@ def stretch_row(tenant: str, ref: str, revision: int, stretch: Stretch, *, outco
                 reason: str | None, at: datetime) -> ExecutionRow:  # fmt: skip
     """One row for occurrences that did not run; ``at`` is when that was decided."""
     return ExecutionRow(
-        key=scheduled_key(tenant, ref, stretch.first),
+        key=stretch_key(tenant, ref, outcome, stretch.first),
         scheduled_time=stretch.first,
         fires_at=stretch.first,
         outcome=outcome,

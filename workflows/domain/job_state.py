@@ -376,6 +376,7 @@ def record_job(state: JobState) -> None:
         created_at=state.created_at,
         updated_at=state.updated_at,
         next_fires_at=state.plan[0].fires_at if state.plan and state.pause is None else None,
+        run_number=state.run_number,
     )
     keep(state, [Record(tenant=state.tenant, ref=state.ref, job=row)])
 
