@@ -14,8 +14,8 @@ from starlette.exceptions import HTTPException
 
 from api.clock import Clock, RandomName, random_name, system_clock
 from api.middleware import ProblemMiddleware
-from api.openapi import document
-from api.problem_table import problem_for
+from api.openapi import document, methods_of
+from api.problem_table import method_not_allowed, problem_for
 from api.problems import Kind, ProblemError, respond
 from api.routers import executions, job_actions, job_batches, jobs, operations, schedules
 from api.state import AppState
@@ -64,6 +64,8 @@ def create_app(
     return app
 
 
-async def _answer(_: Request, error: Exception) -> Response:
+async def _answer(request: Request, error: Exception) -> Response:
     problem = problem_for(error) or ProblemError(Kind.INTERNAL, "This is a fault of the service.")
+    if problem.kind is Kind.METHOD_NOT_ALLOWED:
+        problem = method_not_allowed(methods_of(request.app.openapi(), request.url.path))
     return respond(problem)

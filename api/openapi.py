@@ -6,6 +6,7 @@ scheme with its scopes, and the problems each call can answer with.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -97,6 +98,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     )
     for name, schema in requested.get("$defs", {}).items():
         schemas.setdefault(name, schema)
+    schemas["JobPatch"] = _patch_schema(schemas["JobRequest"], schemas["JobPatch"])
     _, shared = models_json_schema([(Problem, "serialization")], ref_template=_REF)
     schemas.update(shared.get("$defs", {}))
     for unused in ("HTTPValidationError", "ValidationError"):
@@ -112,6 +114,30 @@ def document(app: FastAPI) -> dict[str, Any]:
     _mend(made)
     app.openapi_schema = made
     return made
+
+
+def _patch_schema(job: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """Any field of a definition, or null to give it its default back."""
+    properties = {
+        name: {"anyOf": [{key: value for key, value in field.items() if key != "default"}, {"type": "null"}]}
+        for name, field in job["properties"].items()
+    }
+    return {
+        "title": patch["title"],
+        "description": patch["description"],
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def methods_of(made: dict[str, Any], path: str) -> list[str]:
+    """The methods documented for a concrete path; one that is named whole goes before a template."""
+    templates = sorted(made["paths"], key=lambda template: "{" in template)
+    for template in templates:
+        if re.fullmatch(re.sub(r"\\\{[^}]+\\\}", "[^/]+", re.escape(template)), path):
+            return [method.upper() for method in made["paths"][template]]
+    return []
 
 
 def _mend(made: dict[str, Any]) -> None:

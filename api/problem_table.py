@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -105,14 +105,19 @@ def _http(error: HTTPException) -> ProblemError:
                 Kind.NOT_FOUND, "There is nothing at this address; see /docs.", headers=headers
             )
         case 405:
-            allowed = headers.get("Allow") or headers.get("allow", "")
-            return ProblemError(
-                Kind.METHOD_NOT_ALLOWED,
-                f"This address answers {allowed or 'other methods'}.",
-                headers=headers,
-            )
+            return method_not_allowed(())
         case _:
             return ProblemError(Kind.MALFORMED, "The request cannot be read; see /docs.", headers=headers)
+
+
+def method_not_allowed(methods: Collection[str]) -> ProblemError:
+    """With the header Allow; a router names the methods of one of its routes only."""
+    allowed = ", ".join(sorted(methods))
+    return ProblemError(
+        Kind.METHOD_NOT_ALLOWED,
+        f"This address answers {allowed or 'other methods'}.",
+        headers={"Allow": allowed},
+    )
 
 
 def _update(error: WorkflowUpdateFailedError) -> ProblemError:

@@ -7,12 +7,17 @@ from typing import Annotated, Any
 from fastapi import Header
 from fastapi.responses import JSONResponse
 
+from api.idempotency import MAX_KEY
 from api.preconditions import etag
 from api.problems import Kind
 
 KeyHeader = Annotated[
     str | None,
-    Header(alias="Idempotency-Key", description="Makes a repeat of this call safe for 24 hours."),
+    Header(
+        alias="Idempotency-Key",
+        description="Makes a repeat of this call safe for 24 hours.",
+        json_schema_extra={"minLength": 1, "maxLength": MAX_KEY, "pattern": "^[ -~]+$"},
+    ),
 ]
 IfMatchHeader = Annotated[
     str | None, Header(alias="If-Match", description="The ETag of the job as you know it.")
