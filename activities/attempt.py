@@ -84,7 +84,7 @@ class Attempts:
     async def attempt(self, inp: AttemptInput) -> AttemptReport:
         """Hold until ``fires_at``, fence, wait at the turnstile, fire, keep the lease, report."""
         places, info = self._places, activity.info()
-        places.offset.sample(places.clock.now(), info.started_time)
+        places.offset.sample(info.started_time)
         if (offset := places.offset.seconds) is not None:
             places.telemetry.clock_offset(offset)
         hold = Hold(inp, info, places)

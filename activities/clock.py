@@ -8,8 +8,9 @@ from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-SAMPLES = 100
 SAMPLES_NEEDED = 20
+SAMPLES_KEPT = 600.0
+"""Seconds a sample counts."""
 AHEAD_LIMIT = timedelta(milliseconds=250)
 FINAL_STEP = 1.0
 """Longest sleep near the instant, in seconds."""
@@ -43,20 +44,42 @@ class SystemClock:
 class ServerOffset:
     """How far this machine's clock is ahead of the server's, at most.
 
-    A sample is receive time minus the server's time of the start, so it is the offset plus a
-    delay that is never negative; the minimum of the last 100 is the best bound there is.
+    A sample is the instant a start was received less the server's instant of that start: the offset
+    plus a delay that is never negative, so the least of many is the best bound there is. A burst
+    delays a hundred starts in a row, so the least of the last ten minutes counts; samples are kept
+    on the clock that is never set, so a wall clock that jumps is noticed at once all the same.
     """
 
-    def __init__(self) -> None:
-        self._samples: deque[float] = deque(maxlen=SAMPLES)
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._least: deque[tuple[float, float]] = deque()
+        """(when, bound), both on the elapsed clock; bounds ascending, so the first is the least."""
+        self._seen = 0
 
-    def sample(self, received: datetime, started: datetime) -> None:
-        self._samples.append((received - started).total_seconds())
+    def sample(self, started: datetime) -> None:
+        """An activity was received just now that the server started at ``started``."""
+        self._seen += 1
+        self._bound(self._clock.elapsed() - started.timestamp())
+
+    def measured(self, ahead: timedelta) -> None:
+        """The offset was measured: it is ``ahead`` at most, just now."""
+        self._seen = max(self._seen, SAMPLES_NEEDED)
+        self._bound(ahead.total_seconds() + self._clock.elapsed() - self._clock.now().timestamp())
+
+    def _bound(self, bound: float) -> None:
+        now = self._clock.elapsed()
+        while self._least and self._least[-1][1] >= bound:
+            self._least.pop()
+        self._least.append((now, bound))
+        while self._least[0][0] < now - SAMPLES_KEPT:
+            self._least.popleft()
 
     @property
     def seconds(self) -> float | None:
         """None until enough starts have been seen."""
-        return min(self._samples) if len(self._samples) >= SAMPLES_NEEDED else None
+        if self._seen < SAMPLES_NEEDED:
+            return None
+        return self._least[0][1] + self._clock.now().timestamp() - self._clock.elapsed()
 
     @property
     def is_ahead(self) -> bool:

@@ -90,7 +90,7 @@ class Fleet:
             returns=ReturnRate(),
             fences=Fences(self.clock),
             clock=self.clock,
-            offset=ServerOffset(),
+            offset=ServerOffset(self.clock),
             recorder=self.recorder,
             telemetry=Telemetry(),
             worker="test-worker",

@@ -9,6 +9,9 @@ import socket
 from datetime import timedelta
 from importlib.metadata import version
 
+from temporalio.client import Client
+from temporalio.service import RPCError
+
 from activities.attempt import Attempts, Places, ReturnRate
 from activities.clock import ServerOffset, SystemClock
 from activities.fence import Fences
@@ -22,6 +25,7 @@ from infra.database.writer import RecordWriter
 from infra.settings import Settings
 from infra.telemetry import Telemetry
 from infra.temporal.client import connect_when_ready, make_runtime
+from infra.temporal.clock import clock_offset
 from workers.queues import make_workers
 from workflows.contracts.planning import TenantHints
 from workflows.domain.zones import tzdata_version
@@ -47,7 +51,9 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
         user_agent=f"carillon/{version('carillon')}",
         now=clock.now,
     )
+    offset = ServerOffset(clock)
     identity = f"{os.getpid()}@{socket.gethostname()}"
+    await _measure(offset, client, identity)
     attempts = Attempts(
         Places(
             sender=sender,
@@ -55,7 +61,7 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
             returns=ReturnRate(),
             fences=Fences(clock),
             clock=clock,
-            offset=ServerOffset(),
+            offset=offset,
             recorder=recorder,
             telemetry=Telemetry.of(settings, "carillon-worker"),
             worker=identity,
@@ -91,6 +97,17 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
         await recorder.close(RECORDS_AT_END)
         await sender.close()
         await database.close()
+
+
+async def _measure(offset: ServerOffset, client: Client, identity: str) -> None:
+    """A first bound, so that a worker that starts into a burst does not take its delay for an offset."""
+    try:
+        found = await clock_offset(client, identity)
+    except RPCError as error:
+        log.warning("the clock's offset to the server is learned from starts: %s", error)
+        return
+    if found is not None:
+        offset.measured(found.ahead + found.uncertainty / 2)
 
 
 async def _migrate(database: Database) -> None:

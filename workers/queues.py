@@ -40,7 +40,13 @@ def workflow_runner() -> WorkflowRunner:
 
 
 def make_workers(
-    client: Client, settings: Settings, *, attempts: Attempts, planning: Planning, records: Records, identity: str
+    client: Client,
+    settings: Settings,
+    *,
+    attempts: Attempts,
+    planning: Planning,
+    records: Records,
+    identity: str,
 ) -> tuple[Worker, Worker]:
     """The worker of workflows and held attempts, and the worker of attempts due now."""
     grace = settings.worker_grace + SHUTDOWN_MARGIN
