@@ -24,7 +24,7 @@ from workflows.domain.recurrence import compile_schedule
 MINUTES = st.sampled_from(["0", "30", "*", "*/7", "*/15", "5,35", "10-50/20", "59"])
 HOURS = st.sampled_from(["0", "1", "2", "3", "23", "*", "*/2", "*/5", "1-4", "0,12", "8-18/3"])
 DAYS = st.sampled_from(["*", "1", "13", "31", "1-7", "1,15", "10-20/5", "L"])
-MONTHS = st.sampled_from(["*", "2", "*/3", "1,6,12", "3-5", "oct-dec"])
+MONTHS = st.sampled_from(["*", "2,5", "*/3", "1,6,12", "3-5", "oct-dec"])
 WEEKDAYS = st.sampled_from(["*", "0", "7", "1-5", "mon,wed", "5-7"])
 EXPRESSION = st.tuples(MINUTES, HOURS, DAYS, MONTHS, WEEKDAYS).map(" ".join)
 EXTENDED_WEEKDAYS = st.sampled_from(["*", "*/2", "1-5", "fri#2", "5L", "fri#1,1L", "0-7"])
