@@ -99,7 +99,7 @@ async def bare_loop(requests: int, connections: int) -> dict[str, Lateness]:
     return {"arrival": Lateness.of(arrivals)}
 
 
-async def main(arguments: argparse.Namespace) -> None:
+async def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = []
     for number in range(arguments.rounds):
         with tempfile.TemporaryDirectory() as directory:
@@ -108,6 +108,10 @@ async def main(arguments: argparse.Namespace) -> None:
         for who, measured in (("carillon", ours), ("bare loop", peer)):
             for what, lateness in measured.items():
                 results.append({"round": number + 1, "who": who, "what": what, **asdict(lateness)})
+    return results
+
+
+def report(results: Sequence[dict[str, Any]], arguments: argparse.Namespace) -> None:
     table = Table(title=f"{arguments.jobs} HTTP jobs due in one second")
     for column in ("round", "who", "what", "count", "early", "p50", "p99", "longest"):
         table.add_column(column, justify="right")
@@ -131,4 +135,5 @@ if __name__ == "__main__":
     parser.add_argument("--lead", type=float, default=25, help="seconds from the start to the instant")
     parser.add_argument("--connections", type=int, default=100, help="of the bare loop")
     parser.add_argument("--json", help="file for the figures")
-    asyncio.run(main(parser.parse_args()))
+    given = parser.parse_args()
+    report(asyncio.run(measure(given)), given)
