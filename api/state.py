@@ -52,9 +52,9 @@ class AppState:
         self.history = History(self.database)
         self.refs = Refs(self.index)
         self.creation = Creation(self.index, self.refs, settings)
-        self.changes = Changes(self.index, self.refs, JobLocks())
+        self.changes = Changes(self.temporal, self.index, self.refs, JobLocks())
         self.recent_keys = RecentKeys()
-        self.editing = Editing(self.changes, settings, clock)
+        self.editing = Editing(self.temporal, self.changes, settings, clock)
         self._schema_ready = asyncio.Event()
 
     @property

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
@@ -36,54 +39,67 @@ Answer = TypeVar("Answer", bound=Contract)
 
 
 class Changes:
-    def __init__(self, index: JobIndex, refs: Refs, locks: JobLocks) -> None:
+    def __init__(self, connection: Connection, index: JobIndex, refs: Refs, locks: JobLocks) -> None:
+        self._connection = connection
         self._index = index
         self._refs = refs
         self._locks = locks
 
-    async def send(
-        self,
-        connection: Connection,
-        found: Found,
-        update: str,
-        request: Contract,
-        answer: type[Answer],
-        *,
-        update_id: str,
-    ) -> Answer:
-        """The workflow's answer; its rejections and every failure on the way go through the one table."""
+    @asynccontextmanager
+    async def turn(self, found: Found) -> AsyncIterator[Turn]:
+        """The job to oneself in this process, for a change that begins with a look at it."""
+        until = asyncio.get_running_loop().time() + ANSWER_WITHIN_S
         workflow_id = job_workflow_id(found.tenant, found.ref)
-        handle = (await connection.client()).get_workflow_handle(workflow_id)
-        started = asyncio.get_running_loop().time()
         async with self._locks.held(workflow_id, within_s=WAIT_FOR_TURN_S):
-            try:
-                async with asyncio.timeout_at(started + ANSWER_WITHIN_S):
-                    done: Answer = await handle.execute_update(
-                        update, request, id=update_id, result_type=answer
-                    )
-                    return done
-            except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
-                raise ProblemError(
-                    Kind.NO_ANSWER, f"No worker answered in time. {MAY_BE_APPLIED}", headers=LATER
-                ) from None
+            yield Turn(self._connection, self._index, self._refs, found, workflow_id, until)
+
+    async def send(
+        self, found: Found, update: str, request: Contract, answer: type[Answer], *, update_id: str
+    ) -> Answer:
+        """One update in a turn of its own."""
+        async with self.turn(found) as turn:
+            return await turn.send(update, request, answer, update_id=update_id)
 
     async def change(
-        self,
-        connection: Connection,
-        found: Found,
-        update: str,
-        request: Contract,
-        *,
-        update_id: str,
-        now: datetime,
+        self, found: Found, update: str, request: Contract, *, update_id: str, now: datetime
     ) -> JobChanged:
+        """One change of the job's row in a turn of its own."""
+        async with self.turn(found) as turn:
+            return await turn.change(update, request, update_id=update_id, now=now)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A job that no other call of this process changes meanwhile; ``until`` on the loop's clock."""
+
+    connection: Connection
+    index: JobIndex
+    refs: Refs
+    found: Found
+    workflow_id: str
+    until: float
+
+    async def send(self, update: str, request: Contract, answer: type[Answer], *, update_id: str) -> Answer:
+        """The workflow's answer; its rejections and every failure on the way go through the one table."""
+        handle = (await self.connection.client()).get_workflow_handle(self.workflow_id)
+        try:
+            async with asyncio.timeout_at(self.until):
+                done: Answer = await handle.execute_update(update, request, id=update_id, result_type=answer)
+                return done
+        except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
+            raise ProblemError(
+                Kind.NO_ANSWER, f"No worker answered in time. {MAY_BE_APPLIED}", headers=LATER
+            ) from None
+
+    async def change(self, update: str, request: Contract, *, update_id: str, now: datetime) -> JobChanged:
         """A change that moves the job's row: the row is written before the caller is answered."""
-        changed = await self.send(connection, found, update, request, JobChanged, update_id=update_id)
+        tenant, ref = self.found.tenant, self.found.ref
+        changed = await self.send(update, request, JobChanged, update_id=update_id)
         if changed.view.status == "deleted":
-            self._refs.forget(found.tenant, found.job)
+            self.refs.forget(tenant, self.found.job)
         try:
             async with asyncio.timeout(ROW_WITHIN_S):
-                await self._index.apply(found.tenant, row_of_view(found.tenant, changed.view, now))
+                await self.index.apply(tenant, row_of_view(tenant, changed.view, now))
         except (DatabaseError, TimeoutError) as error:
-            log.warning("row of %s/%s is left to the worker: %s", found.tenant, found.ref, error)
+            log.warning("row of %s/%s is left to the worker: %s", tenant, ref, error)
         return changed

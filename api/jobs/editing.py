@@ -8,7 +8,7 @@ from api.clock import Clock
 from api.connection import Connection
 from api.definitions import parse_definition
 from api.jobs.answers import READ_ONLY, definition_document
-from api.jobs.changes import Changes
+from api.jobs.changes import Changes, Turn
 from api.jobs.merge import merge
 from api.jobs.reading import present_view
 from api.jobs.refs import Found
@@ -21,73 +21,59 @@ from workflows.contracts.job import Actor, EditRequest, JobView
 from workflows.contracts.names import UPDATE_EDIT
 
 ATTEMPTS = 4
-"""How often a patch without If-Match is made again when others changed the job meanwhile."""
+"""How often a patch without If-Match is made again when other processes changed the job meanwhile."""
 
 
 class Editing:
-    def __init__(self, changes: Changes, settings: Settings, clock: Clock) -> None:
+    def __init__(self, connection: Connection, changes: Changes, settings: Settings, clock: Clock) -> None:
+        self._connection = connection
         self._changes = changes
         self._settings = settings
         self._clock = clock
 
     async def patch(
-        self,
-        connection: Connection,
-        found: Found,
-        patch: dict[str, Any],
-        *,
-        if_match: IfMatch | None,
-        by: str,
-        update_id: str,
+        self, found: Found, patch: dict[str, Any], *, if_match: IfMatch | None, by: str, update_id: str
     ) -> JobView:
         """The job after the patch. A patch that changes nothing is no change, and gives no revision."""
         asked = without_identity(patch, found.job)
         _refuse_read_only(asked)
-        for attempt in range(1, ATTEMPTS + 1):
-            view = await present_view(connection, found)
-            if if_match is not None:
-                if_match.check(view.revision)
-            wanted = parse_definition(merge(definition_document(view.definition), asked))
-            try:
-                # Merged over this revision, so it must not be applied over another one.
-                return await self._edit(
-                    connection,
-                    found,
-                    view,
-                    wanted,
-                    revision=view.revision,
-                    by=by,
-                    update_id=f"{update_id}-{attempt}",
-                )
-            except ProblemError as problem:
-                lost_race = problem.kind is Kind.REVISION_MISMATCH
-                if not lost_race or if_match is not None or attempt == ATTEMPTS:
-                    raise
-        raise AssertionError("unreachable")
+        async with self._changes.turn(found) as turn:
+            for attempt in range(ATTEMPTS):
+                view = await self._view(found, if_match)
+                wanted = parse_definition(merge(definition_document(view.definition), asked))
+                try:
+                    # Merged over this revision, so it must not be applied over another one.
+                    return await self._edit(
+                        turn, view, wanted, revision=view.revision, by=by, update_id=f"{update_id}-{attempt}"
+                    )
+                except ProblemError as problem:
+                    if problem.kind is not Kind.REVISION_MISMATCH or if_match is not None:
+                        raise
+        raise ProblemError(
+            Kind.BUSY,
+            "Others keep changing the job, so the patch was not applied; send it again.",
+            headers={"Retry-After": "1"},
+        )
 
     async def replace(
-        self,
-        connection: Connection,
-        found: Found,
-        wanted: JobDefinition,
-        *,
-        if_match: IfMatch | None,
-        by: str,
-        update_id: str,
+        self, found: Found, wanted: JobDefinition, *, if_match: IfMatch | None, by: str, update_id: str
     ) -> JobView:
         """The job after its definition is replaced."""
-        view = await present_view(connection, found)
+        async with self._changes.turn(found) as turn:
+            view = await self._view(found, if_match)
+            strict = if_match is not None and if_match.revisions is not None
+            revision = view.revision if strict else None
+            return await self._edit(turn, view, wanted, revision=revision, by=by, update_id=update_id)
+
+    async def _view(self, found: Found, if_match: IfMatch | None) -> JobView:
+        view = await present_view(self._connection, found)
         if if_match is not None:
             if_match.check(view.revision)
-        revision = view.revision if if_match is not None and if_match.revisions is not None else None
-        return await self._edit(
-            connection, found, view, wanted, revision=revision, by=by, update_id=update_id
-        )
+        return view
 
     async def _edit(
         self,
-        connection: Connection,
-        found: Found,
+        turn: Turn,
         view: JobView,
         wanted: JobDefinition,
         *,
@@ -98,8 +84,8 @@ class Editing:
         now = self._clock()
         definition = settle(
             wanted,
-            tenant=found.tenant,
-            job=found.job,
+            tenant=turn.found.tenant,
+            job=turn.found.job,
             now=now,
             settings=self._settings,
             stored=view.definition,
@@ -107,9 +93,7 @@ class Editing:
         if definition == view.definition:
             return view
         request = EditRequest(definition=definition, if_revision=revision, actor=Actor(by=by, at=now))
-        changed = await self._changes.change(
-            connection, found, UPDATE_EDIT, request, update_id=update_id, now=now
-        )
+        changed = await turn.change(UPDATE_EDIT, request, update_id=update_id, now=now)
         return changed.view
 
 

@@ -125,7 +125,7 @@ async def trigger_job(
         actor=Actor(by=caller.subject, at=state.clock()),
     )
     triggered = await state.changes.send(
-        state.temporal, found, UPDATE_TRIGGER, trigger, Triggered, update_id=f"trigger-{name}"
+        found, UPDATE_TRIGGER, trigger, Triggered, update_id=f"trigger-{name}"
     )
     execution = execution_document(job_id, triggered.execution)
     return JSONResponse(execution, 202, headers={"Location": f"/v1/executions/{execution['id']}"})
@@ -146,7 +146,7 @@ async def _changed(
     """The update's id comes from the key, so that a repeat is answered and not done again."""
     name = key.derive_exact(update) if key else state.random_name()
     changed = await state.changes.change(
-        state.temporal, found, update, request, update_id=f"{update}-{name}", now=state.clock()
+        found, update, request, update_id=f"{update}-{name}", now=state.clock()
     )
     document = document_of_view(found.tenant, changed.view, state.clock())
     document["in_flight"] = [running.model_dump(mode="json") for running in changed.in_flight]

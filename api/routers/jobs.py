@@ -179,7 +179,6 @@ async def put_job(
                 "The job exists already; leave If-None-Match out to replace it, or choose another id.",
             )
         view = await state.editing.replace(
-            state.temporal,
             found,
             intake.definition,
             if_match=wanted,
@@ -211,7 +210,6 @@ async def patch_job(
     found = await state.refs.find(state.temporal, caller.tenant, existing_id(job_id))
     patch = await read_object(request, media_types=PATCH_TYPES)
     view = await state.editing.patch(
-        state.temporal,
         found,
         patch,
         if_match=parse_if_match(if_match),
@@ -246,7 +244,6 @@ async def delete_job(
         revision = view.revision if view else 0
         wanted.check(revision)
     changed = await state.changes.change(
-        state.temporal,
         found,
         UPDATE_DELETE,
         DeleteRequest(running=query.running, if_revision=revision, actor=Actor(by=caller.subject, at=now)),

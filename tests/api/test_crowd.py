@@ -69,6 +69,7 @@ async def test_parallel_clients_leave_index_and_workflows_in_agreement(
         if found[1] not in (200, 201, 202, 404, 409, 412, 503)
     }
     assert not unexpected
+    assert crowd.statuses["edit", 412] == 0, "nobody asked for a revision"
     assert crowd.statuses["edit", 200] > 10
     assert crowd.statuses["delete", 200] > 1
     assert max(Counter(crowd.edits).values()) == 1, "a revision was given twice"
