@@ -99,3 +99,6 @@ class AppState:
             except DatabaseError as error:
                 log.warning("the database is not ready: %s", error)
                 await asyncio.sleep(MIGRATION_RETRY_S)
+            except Exception:  # a schema of another version, say: whoever mends it need not restart us
+                log.exception("the database cannot be migrated")
+                await asyncio.sleep(MIGRATION_RETRY_S)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from datetime import timedelta
 
+from temporalio.client import WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.clock import Clock
@@ -43,6 +44,8 @@ class Sweeper:
                 await self.sweep()
             except (DatabaseError, RPCError, SetupError) as error:
                 log.info("reservations are settled later: %s", error)
+            except Exception:  # a fault of ours must not end the sweeping for good
+                log.exception("reservations could not be settled")
             await asyncio.sleep(EVERY_S)
 
     async def sweep(self) -> int:
@@ -63,8 +66,8 @@ class Sweeper:
             return await self._index.release(reserved.tenant, reserved.ref, now=self._clock())
         try:
             view: JobView = await handle.query(QUERY_VIEW, result_type=JobView, rpc_timeout=_ASK)
-        except RPCError as error:
-            log.info("job %s/%s does not answer yet: %s", reserved.tenant, reserved.ref, error.message)
+        except (RPCError, WorkflowQueryFailedError) as error:
+            log.info("job %s/%s does not answer yet: %s", reserved.tenant, reserved.ref, error)
             return False
         await self._index.activate(reserved.tenant, row_of_view(reserved.tenant, view, self._clock()))
         return True
