@@ -223,6 +223,19 @@ async def test_a_trigger_runs_once_per_request_with_its_own_body(api: httpx.Asyn
     assert len(sink.at("/manual")) == 2
 
 
+async def test_a_completed_job_can_be_triggered_but_not_by_force(api: httpx.AsyncClient, sink: Sink) -> None:
+    await create(api, sink, "finished", schedule={"in": 0}, target=sink.target("/finished", body={"a": 1}))
+    await eventually(api, "/v1/jobs/finished", lambda j: j["status"] == "completed")
+    refused = await api.post("/v1/jobs/finished/trigger", json={"force": True})
+    assert refused.status_code == 422
+    assert refused.json()["errors"][0]["pointer"] == "/force"
+    for body in ({"request": "a b"}, {"request": "x" * 65}, {"reqest": "x"}):
+        assert (await api.post("/v1/jobs/finished/trigger", json=body)).status_code == 422
+    assert (await api.post("/v1/jobs/finished/trigger", json={"body": None})).status_code == 202
+    assert (await sink.delivery("/finished", 1)).body == b'{"a":1}'
+    assert (await sink.delivery("/finished", 2)).body == b"", "null sends no body"
+
+
 async def test_a_trigger_beside_an_active_run_is_409_naming_it(api: httpx.AsyncClient, sink: Sink) -> None:
     await create(api, sink, "busy", target=sink.target("/slow/busy"))
     first = (await api.post("/v1/jobs/busy/trigger")).json()

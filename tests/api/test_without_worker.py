@@ -224,3 +224,45 @@ async def test_quotas(
         refused = await client.post("/v1/jobs", json=daily(id="second"))
     assert refused.status_code == status, refused.text
     assert refused.headers.get("retry-after") == retry_after
+
+
+async def test_pages_over_equal_instants_of_creation_lose_and_double_nothing(live: FastAPI) -> None:
+    """All jobs of a batch are accepted at one instant, to the microsecond."""
+    async with client_of(live, "equals") as api:
+        jobs = [daily(id=f"job-{number:02}") for number in range(30)]
+        made = (await api.post("/v1/jobs/batch", json={"jobs": jobs})).json()["results"]
+        assert len({result["job"]["created_at"] for result in made}) == 1
+        seen: list[str] = []
+        query: dict[str, Any] = {"limit": 7, "sort": "-created_at"}
+        while True:
+            page = (await api.get("/v1/jobs", params=query)).json()
+            seen += [item["id"] for item in page["items"]]
+            if page["next_cursor"] is None:
+                break
+            query["cursor"] = page["next_cursor"]
+        assert seen == [job["id"] for job in jobs]
+
+
+async def test_a_local_time_is_stored_and_answered_in_utc(api: httpx.AsyncClient) -> None:
+    at = {"at": "2030-07-31T09:00:00", "timezone": "Asia/Shanghai"}
+    made = await api.post("/v1/jobs", json={"id": "local", "schedule": at, "target": TARGET})
+    assert made.json()["schedule"]["at"] == "2030-07-31T01:00:00Z"
+    assert made.json()["next_runs"] == [
+        {
+            "scheduled_time": "2030-07-31T01:00:00Z",
+            "fires_at": "2030-07-31T01:00:00Z",
+            "local": "2030-07-31T09:00:00+08:00",
+        }
+    ]
+    listed = (await api.get("/v1/jobs?q=local")).json()["items"][0]
+    assert listed["schedule"] == made.json()["schedule"]
+
+
+async def test_an_interval_is_anchored_at_its_acceptance_and_runs_after_it(api: httpx.AsyncClient) -> None:
+    body = {"id": "interval", "schedule": {"every": "PT90S"}, "target": TARGET}
+    job = (await api.post("/v1/jobs", json=body)).json()
+    anchor = datetime.fromisoformat(job["schedule"]["anchor"])
+    accepted = datetime.fromisoformat(job["created_at"])
+    assert anchor == accepted.replace(microsecond=0)
+    first = datetime.fromisoformat(job["next_runs"][0]["scheduled_time"])
+    assert first == anchor + timedelta(seconds=90)
