@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import socket
 from datetime import timedelta
 from importlib.metadata import version
@@ -26,12 +27,14 @@ from infra.settings import Settings
 from infra.telemetry import Telemetry
 from infra.temporal.client import connect_when_ready, make_runtime
 from infra.temporal.clock import clock_offset
+from infra.temporal.errors import SetupError
 from workers.queues import make_workers
 from workflows.contracts.planning import TenantHints
 from workflows.domain.zones import tzdata_version
 
 CONNECT_WITHIN = timedelta(minutes=5)
 MIGRATE_AGAIN = 5.0
+WATCH_EVERY = 5.0
 RECORDS_AT_END = timedelta(seconds=3)
 
 log = logging.getLogger(__name__)
@@ -39,9 +42,17 @@ log = logging.getLogger(__name__)
 
 async def run(settings: Settings, *, stop: asyncio.Event) -> int:
     """Serve both queues until ``stop`` is set, then give back what is held; the exit status."""
-    client = await connect_when_ready(settings, within=CONNECT_WITHIN, runtime=make_runtime())
+    try:
+        client = await connect_when_ready(
+            settings, within=CONNECT_WITHIN, alive=lambda: not stop.is_set(), runtime=make_runtime()
+        )
+    except (SetupError, RPCError):
+        if stop.is_set():
+            return 0
+        raise
+    _allow_many_connections()
     clock = SystemClock()
-    database = Database.open(settings.database_url)
+    database = Database.open(settings.database_url, durable=settings.durable)
     recorder = RecordWriter(database)
     recorder.start()
     migration = asyncio.create_task(_migrate(database))
@@ -54,6 +65,7 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
     offset = ServerOffset(clock)
     identity = f"{os.getpid()}@{socket.gethostname()}"
     await _measure(offset, client, identity)
+    telemetry = Telemetry.of(settings, "carillon-worker")
     attempts = Attempts(
         Places(
             sender=sender,
@@ -63,7 +75,7 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
             clock=clock,
             offset=offset,
             recorder=recorder,
-            telemetry=Telemetry.of(settings, "carillon-worker"),
+            telemetry=telemetry,
             worker=identity,
             hold_limit=settings.look_ahead,
             tzdata=tzdata_version(),
@@ -79,6 +91,7 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
         identity=identity,
     )
     serving = [asyncio.create_task(worker.run()) for worker in workers]
+    watching = asyncio.create_task(_watch(recorder, telemetry))
     stopping = asyncio.create_task(stop.wait())
     try:
         done, _ = await asyncio.wait({stopping, *serving}, return_when=asyncio.FIRST_COMPLETED)
@@ -94,9 +107,26 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
     finally:
         stopping.cancel()
         migration.cancel()
+        watching.cancel()
         await recorder.close(RECORDS_AT_END)
         await sender.close()
         await database.close()
+
+
+def _allow_many_connections() -> None:
+    """A burst to many hosts keeps more connections for a second than the usual soft limit of 1024."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def _watch(recorder: RecordWriter, telemetry: Telemetry) -> None:
+    """What the record writer says of itself, every few seconds."""
+    dropped = 0
+    while True:
+        telemetry.records_waiting(recorder.queued)
+        telemetry.records_dropped(recorder.counts.dropped - dropped)
+        dropped = recorder.counts.dropped
+        await asyncio.sleep(WATCH_EVERY)
 
 
 async def _measure(offset: ServerOffset, client: Client, identity: str) -> None:

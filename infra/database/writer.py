@@ -218,14 +218,14 @@ class RecordWriter:
         return batch
 
     async def _write(self, batch: list[_Entry]) -> bool:
-        """Whether the database took part; if not, those who wait are told and the rest is kept."""
+        """Whether the database took part; if not, those who wait are told and the rest is dropped."""
         try:
             await self._settle(batch)
         except DatabaseUnavailable as error:
             self._pause = min(max(2 * self._pause, _FIRST_PAUSE), _LONGEST_PAUSE)
             self._paused = True
             log = logger.warning if self.counts.failures == 0 or self._pause == _FIRST_PAUSE else logger.debug
-            log("records are not stored, they are kept and sent again: %s", error)
+            log("records are not stored, their jobs keep them and send them again: %s", error)
             self.counts.failures += 1
             self._answer_all(batch)
             return False
@@ -239,14 +239,15 @@ class RecordWriter:
         return True
 
     def _answer_all(self, batch: list[_Entry]) -> None:
-        """Tell everybody who waits, now rather than at the end of their wait; keep what was offered."""
-        entries = [*batch, *self._queue]
-        self._queue.clear()
-        self._queued = self._bytes = self._waiting = 0
-        for entry in entries:
-            entry.resolve(False)
-            if entry.waiter is None:
-                self._put(entry)
+        """Tell everybody who waits, now rather than at the end of their wait.
+
+        What was only offered is dropped: kept through an outage, the row of a run that has fired
+        would outlive the run, whose end may be counted in another row by then.
+        """
+        while self._queue:
+            batch.append(self._take())
+        for entry in batch:
+            self._give_up(entry)
 
     async def _settle(self, entries: list[_Entry]) -> None:
         """Write all in one transaction; where that is refused, halves, until the culprit is alone."""

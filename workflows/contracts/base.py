@@ -20,7 +20,10 @@ def rfc3339(instant: datetime) -> str:
 
 
 def _to_utc(instant: datetime) -> datetime:
-    return instant.astimezone(UTC)
+    try:
+        return instant.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("the instant lies outside the years 1 to 9999 in UTC") from None
 
 
 Instant = Annotated[

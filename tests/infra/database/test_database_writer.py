@@ -148,7 +148,7 @@ async def test_large_texts_fill_the_queue_too(database: Database, tenant: str) -
 async def test_after_a_failure_nobody_is_held(
     database: Database, history: History, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those who wait are told at once, so are those who come during the pause; what was offered is kept."""
+    """Those who wait are told at once, so are those who come during the pause; what was offered is dropped."""
     monkeypatch.setattr("infra.database.writer._FIRST_PAUSE", 1.0)
     gate, writer = gated(database)
     gate.broken = True
@@ -159,10 +159,10 @@ async def test_after_a_failure_nobody_is_held(
     assert not writer.available
     assert not await writer.store(run_records(tenant), LONG)
     assert time.monotonic() - began < 1
-    assert (gate.writes, writer.counts.failures, writer.queued) == (1, 1, 2)
+    assert (gate.writes, writer.counts.failures, writer.queued, writer.counts.dropped) == (1, 1, 0, 2)
     gate.broken = False
     await store_again(writer, run_records(tenant))
-    assert await stored(history, tenant) == ["offered succeeded", "report succeeded"]
+    assert await stored(history, tenant) == ["report succeeded"]
     await writer.close()
 
 
@@ -175,6 +175,7 @@ async def test_the_pauses_grow(database: Database, tenant: str, monkeypatch: pyt
         pauses.append(seconds)
         if len(pauses) == 30:
             enough.set()
+        writer.offer(run_records(tenant))
         await asyncio.sleep(0)
 
     monkeypatch.setattr("infra.database.writer._wait", at_once)
@@ -261,13 +262,12 @@ async def test_a_postgres_that_stops_and_starts_again(postgres_server: PostgresS
     assert time.monotonic() - began < 2
     with pytest.raises(DatabaseUnavailable):
         await history.list_executions(tenant)
-    writer.offer(run_records(tenant, "offered"))
     await asyncio.to_thread(postgres_server.start)
     await store_again(writer, run_records(tenant, "during"))
-    assert await stored(history, tenant) == ["before succeeded", "during succeeded", "offered succeeded"]
+    assert await stored(history, tenant) == ["before succeeded", "during succeeded"]
     await asyncio.to_thread(postgres_server.stop)
     await asyncio.to_thread(postgres_server.start)
-    assert len(await stored(history, tenant)) == 3, "a connection that broke while idle is replaced unseen"
+    assert len(await stored(history, tenant)) == 2, "a connection that broke while idle is replaced unseen"
     await writer.close()
     await database.close()
 
