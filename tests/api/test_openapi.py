@@ -128,7 +128,7 @@ def test_a_number_of_seconds_is_a_duration(path: str) -> None:
     for parent in parents:
         holder = holder.setdefault(parent, {})
     holder[name] = 60
-    document = parse_definition(body).model_dump(mode="json", by_alias=True)
+    document: Any = parse_definition(body).model_dump(mode="json", by_alias=True)
     for part in path.split("/"):
         document = document[part]
     assert document == "PT1M"
