@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, TypeVar
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
@@ -28,6 +30,8 @@ from workflows.domain import history
 
 STORE_WAIT = timedelta(milliseconds=50)
 """How long a result waits for its row; the workflow keeps the row otherwise."""
+
+Result = TypeVar("Result")
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +99,7 @@ class Attempts:
             report = await self._answer_for(hold)
         finally:
             self._holds.discard(hold)
-        report = await self._told(inp, report)
+        report = await _undisturbed(self._told(inp, report))
         places.telemetry.attempt_ended(report.outcome, report.reason)
         if report.outcome in ("failed", "timed_out"):
             raise ApplicationError(
@@ -159,3 +163,12 @@ class Attempts:
             await clock.sleep(0.05)
         for hold in list(self._holds):
             hold.give_back("worker_stopping")
+
+
+async def _undisturbed(work: Coroutine[Any, Any, Result]) -> Result:
+    """``work`` to its end, whatever is cancelled meanwhile: a run that has ended must be reported so."""
+    task = asyncio.create_task(work)
+    while not task.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+    return task.result()
