@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from temporalio import activity
 
-from activities.clock import sleep_until
+from activities.clock import AHEAD_LIMIT, sleep_until
 from activities.fence import START_COUNTS_FOR, Passed
 from activities.targets.delivery import Answer, Delivery
 from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDetails
@@ -29,6 +29,8 @@ TURNSTILE_WAIT = timedelta(seconds=1)
 """A held run still at the turnstile this long after it was due goes to the queue of due runs."""
 HOLD_SLACK = timedelta(seconds=5)
 """A hold longer than the limit and this means that a clock was set back."""
+WAKE_SLACK = timedelta(seconds=1)
+"""A run that was held for its instant is not late by the moment that waking up takes."""
 REAP_SPREAD = 4.0
 """From the second redelivery on a run waits a hashed 0 to 4 s, so that poison jobs part company."""
 FENCE_AGAIN = 0.2
@@ -169,23 +171,47 @@ class Hold:
             raise _Ended(self._report("returned", reason="clock_behind", resume_at=inp.fires_at))
         places.fences.held += 1
         try:
-            if self._hold_time > START_COUNTS_FOR:
-                await self._sleep_until(places.fences.at(inp.fires_at, self._hold_time))
-                await self._pass_fence()
-            await self._sleep_until(inp.fires_at)
+            await self._sleep_and_fence()
         finally:
             places.fences.held -= 1
-        if inp.not_after is not None and self.deliveries == 0 and clock.now() > inp.not_after:
-            raise _Ended(self._report("late"))
         if self.reaps > 1:
             await clock.sleep(REAP_SPREAD * fraction("reap", self._execution_id, str(self.reaps)))
         return await self._through_turnstile()
+
+    async def _sleep_and_fence(self) -> None:
+        fires_at = self.inp.fires_at
+        if self._hold_time > START_COUNTS_FOR:
+            await self._sleep_until(self._places.fences.at(fires_at, self._hold_time))
+            self._refuse_late()
+            await self._pass_fence()
+            if self._hold_is_over():
+                self._refuse_clock_set_ahead()
+                return  # the server kept it waiting, which makes no run late
+        await self._sleep_until(fires_at)
+        self._refuse_late()
+
+    def _refuse_late(self) -> None:
+        """Tested where the run may be due for the first time: at the start, and after each sleep."""
+        bound = self.inp.not_after
+        if bound is None or self.deliveries > 0:
+            return
+        if self._hold_time > timedelta(0):
+            bound = max(bound, self.inp.fires_at + WAKE_SLACK)
+        if self._clock.now() > bound:
+            raise _Ended(self._report("late"))
 
     async def _sleep_until(self, instant: datetime) -> None:
         """Never early; a hold that turns out longer than it can be means the clock was set back."""
         patience = (self._places.hold_limit + HOLD_SLACK).total_seconds()
         if not await sleep_until(self._clock, instant, self._begun + patience):
             raise _Ended(self._report("returned", reason="clock_behind", resume_at=self.inp.fires_at))
+        self._refuse_clock_set_ahead()
+
+    def _refuse_clock_set_ahead(self) -> None:
+        """A hold that turns out shorter than it was: from here the server's timer decides."""
+        lived = timedelta(seconds=self._clock.elapsed() - self._begun)
+        if self._hold_time > timedelta(0) and self._clock.now() - self._began_at - lived > AHEAD_LIMIT:
+            raise _Ended(self._report("returned", reason="clock_ahead"))
 
     async def _through_turnstile(self) -> Answer:
         """Wait for a place; a run that was held does not wait long, for others can fire it."""
@@ -233,6 +259,8 @@ class Hold:
 
     def _firing(self) -> None:
         """Called immediately before the first byte of the request can reach the socket."""
+        if self._stop is not None:
+            raise asyncio.CancelledError
         if not self._fence_holds():
             raise _StaleFence
         now = self._clock.now()
