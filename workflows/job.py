@@ -59,26 +59,38 @@ class JobWorkflow:
         """Accepted changes; a wait ends when it moves."""
         self._call: AttemptCall | None = None
         self._attempts_here = 0
+        self._asked_behind: datetime | None = None
+        """The occurrence behind which the planner knew no more when it was asked last."""
+        self._row_lacks_plan = False
+        """A change that dropped the plan told the index, which does not know yet when the job runs next."""
         self._flush_task: asyncio.Task[None] | None = None
 
     @workflow.run
     async def run(self, _: JobState) -> None:
         state = self.state
-        while not (state.deleted and state.run is None):
+        while not (state.deleted and state.run is None and not state.records):
             if self._history_is_long():
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(state)
             workflow.set_current_details(details.describe(state))
-            if state.run is None:
-                await self._choose()
-            else:
+            if state.run is not None:
                 await self._attempt(state.run)
+            elif state.deleted:
+                await self._hand_over()
+            else:
+                await self._choose()
         workflow.set_current_details(details.describe(state))
-        await self._flush()
         await workflow.wait_condition(workflow.all_handlers_finished)
 
     def _history_is_long(self) -> bool:
         return self._attempts_here >= RUNS_PER_HISTORY or workflow.info().is_continue_as_new_suggested()
+
+    async def _hand_over(self) -> None:
+        """The last records of a deleted job outlive it only in the database."""
+        seen = self._changes
+        await self._flush()
+        if self.state.records:
+            await self._sleep(workflow.now() + FLUSH_AGAIN, seen)
 
     # -- what to do next ---------------------------------------------------------------------------
 
@@ -103,7 +115,11 @@ class JobWorkflow:
             return
         wake = self._wake_at(due.fires_at)
         if wake is None:
-            job_state.begin_planned(state, due)
+            if len(state.plan) == 1 and not state.plan_exhausted and self._asked_behind != due.scheduled_time:
+                self._asked_behind = due.scheduled_time
+                await self._plan()  # what falls due while it runs must be known when it ends
+            else:
+                job_state.begin_planned(state, due)
             return
         schedule = state.definition.schedule
         zone_bound = schedule.cron is not None or schedule.timezone is not None
@@ -116,6 +132,7 @@ class JobWorkflow:
     async def _rest_paused(self, until: datetime | None) -> None:
         if await self._wait(until) and until is not None and self.state.pause is not None:
             job_state.end_pause(self.state, until)
+            self._row_lacks_plan = True
             self._publish()
 
     async def _rest_completed(self) -> None:
@@ -142,8 +159,13 @@ class JobWorkflow:
         except ActivityError as failure:
             await self._cannot_plan(failure.cause, seen)
             return
-        if self._changes == seen:
-            job_state.adopt(state, plan, asked.now)
+        if self._changes != seen:
+            return
+        job_state.adopt(state, plan, asked.now)
+        if self._row_lacks_plan:
+            self._row_lacks_plan = False
+            if state.plan:
+                self._publish()
 
     async def _cannot_plan(self, cause: BaseException | None, seen: int) -> None:
         """A schedule that broke after it was accepted (its zone vanished) pauses the job, loudly."""
@@ -203,9 +225,9 @@ class JobWorkflow:
         state, now = self.state, workflow.now()
         job_state.learn(state, run, call.inp, report)
         if report.outcome == "returned":
-            job_state.returned(state, run, report)
+            job_state.returned(state, run, call.inp, report, call.intent, now)
         elif report.outcome == "late":
-            job_state.late(state, run)
+            job_state.late(state, run, now)
         elif report.outcome == "cancelled" and not report.fired:
             job_state.stopped_unfired(state, run, call.inp, now)
         else:
@@ -214,13 +236,13 @@ class JobWorkflow:
     def _lost(self, run: RunState, call: AttemptCall, lost: LostAttempt) -> None:
         """No worker can report its own death: go by what it left, and by its earlier word."""
         state, now = self.state, workflow.now()
-        if lost.fired or call.fired or not job_state.is_unserved(run):
+        if lost.fired or call.fired or run.deliveries > 0:
             stopped = call.stop_now_reason
             job_state.lease_lost(state, run, call.inp, left=lost.details, stopped=stopped, now=now)
-        elif lost.cancelled:
+        elif lost.cancelled or call.is_stopped:
             job_state.stopped_unfired(state, run, call.inp, now)
-        elif run.occurrence.trigger == "schedule":
-            state.run = None  # nobody fired it in all that time: decided again, as late
+        elif run.attempt == 1 and run.occurrence.trigger == "schedule":
+            job_state.put_back(state, run, now)  # nobody fired it in all that time: decided again, as late
             job_state.drop_plan(state)
 
     # -- updates -----------------------------------------------------------------------------------
@@ -238,16 +260,16 @@ class JobWorkflow:
     async def resume(self, request: ResumeRequest) -> JobChanged:
         if self.state.pause is not None:
             job_state.end_pause(self.state, self._accepted_at(request.actor))
+            self._row_lacks_plan = True
             self._accept(request.actor)
         return JobChanged(view=self.view())
 
     @workflow.update(name=names.UPDATE_EDIT)
     async def edit(self, request: EditRequest) -> JobChanged:
         """Stop what is held under the old definition; a run in flight keeps the one it started with."""
-        call = self._call
-        fired = call is not None and (call.fired or call.inp.fires_at <= workflow.now())
-        in_flight = call.inp.occurrence.scheduled_time if call is not None and fired else None
-        job_state.edit(self.state, request.definition, self._accepted_at(request.actor), in_flight)
+        at = self._accepted_at(request.actor)
+        job_state.edit(self.state, request.definition, at, calling=self._call is not None)
+        self._row_lacks_plan = True
         self._accept(request.actor)
         return await self._stopped("if_held", "edited")
 
@@ -271,6 +293,9 @@ class JobWorkflow:
         self._changes += 1
         if self._call is not None:
             self._call.stop("if_held", "triggered")
+        elif state.run is not None:
+            stop = StopIntent(intent="if_held", reason="triggered")
+            job_state.stop_waiting(state, state.run, stop, workflow.now())
         return Triggered(execution=row)
 
     @workflow.update(name=names.UPDATE_DELETE)
@@ -328,9 +353,8 @@ class JobWorkflow:
         call, run = self._call, self.state.run
         if call is None:
             if run is not None and reason != "edited":
-                job_state.stop_waiting(self.state, run, reason, workflow.now())
-            elif run is not None and job_state.is_unserved(run):
-                job_state.put_back(self.state, run)
+                stop = StopIntent(intent=intent, reason=reason)
+                job_state.stop_waiting(self.state, run, stop, workflow.now())
             return JobChanged(view=self.view())
         if reason == "paused" and call.inp.occurrence.trigger == "manual":
             return JobChanged(view=self.view())  # a paused job can be triggered
@@ -343,7 +367,8 @@ class JobWorkflow:
         except TimeoutError:
             in_flight.append(InFlight(key=call.inp.occurrence.key, state="stopping"))
         else:
-            if self._call is call:
+            given_back = self.state.run is run and run is not None and run.deliveries > 0
+            if self._call is call or given_back:  # its worker gave it back or was lost: it is sent again
                 in_flight.append(InFlight(key=call.inp.occurrence.key, state="in_flight"))
         return JobChanged(view=self.view(), in_flight=in_flight)
 

@@ -31,7 +31,8 @@ class LostAttempt:
 
     @property
     def fired(self) -> bool:
-        return self.details is not None and self.details.phase == "fired"
+        """By its last holder or by one before, whose word the last one passed on."""
+        return self.details is not None and (self.details.phase == "fired" or self.details.deliveries > 0)
 
 
 class AttemptCall:
@@ -72,6 +73,11 @@ class AttemptCall:
             self.intent = StopIntent(intent=intent, reason=reason)
         if first:
             self._handle.cancel()
+
+    @property
+    def is_stopped(self) -> bool:
+        """It was asked to stop, in whatever way."""
+        return self.intent.intent != "none"
 
     @property
     def stop_now_reason(self) -> str | None:

@@ -10,7 +10,7 @@ from workflows.contracts.records import ExecutionRow, Record
 
 def size(record: Record) -> int:
     """Bytes of a record in a payload."""
-    return len(record.model_dump_json(exclude_none=True))
+    return len(record.model_dump_json(exclude_none=True).encode())
 
 
 def add(records: Sequence[Record], new: Sequence[Record]) -> list[Record]:

@@ -11,7 +11,14 @@ from datetime import datetime, timedelta
 from workflows.contracts import names
 from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDetails, Occurrence
 from workflows.contracts.definition import JobDefinition
-from workflows.contracts.job import RECENT_REQUESTS, AnsweredRequest, JobState, ManualRun, RunState
+from workflows.contracts.job import (
+    RECENT_REQUESTS,
+    AnsweredRequest,
+    JobState,
+    ManualRun,
+    RunState,
+    StopIntent,
+)
 from workflows.contracts.planning import Plan, PlanInput, PlannedOccurrence, Stretch
 from workflows.contracts.records import ExecutionRow, JobRow, Outcome, Record
 from workflows.domain import backlog, details, gate, history, stats
@@ -57,13 +64,20 @@ def ask_for_run(state: JobState, manual: ManualRun) -> None:
     state.triggers.append(manual)
 
 
-def put_back(state: JobState, run: RunState) -> None:
-    """The occurrence was not served: it is decided again when it is due."""
+def put_back(state: JobState, run: RunState, now: datetime) -> None:
+    """The occurrence was not served: it is decided again when it is due.
+
+    One that an edit went past meanwhile has no instant to wait for any more, and is recorded.
+    """
     state.run = None
+    at = run.occurrence.scheduled_time
     if run.occurrence.trigger == "manual":
         request = run.occurrence.key.rpartition(":manual-")[2]
         manual = ManualRun(request=request, at=run.occurrence.fires_at, body=run.occurrence.body)
         state.triggers.insert(0, manual)
+    elif at <= state.cursor:
+        state.scheduled_runs -= 1
+        record_stretch(state, Stretch(count=1, first=at, last=at), "missed", "edited", now)
 
 
 def attempt_input(state: JobState, run: RunState) -> AttemptInput:
@@ -153,32 +167,39 @@ def learn(state: JobState, run: RunState, inp: AttemptInput, report: AttemptRepo
         run.started_at, run.lateness_ms = report.started_at, report.lateness_ms
 
 
-def returned(state: JobState, run: RunState, report: AttemptReport) -> None:
-    """A worker gave the run back: the same attempt is scheduled again, or decided again."""
-    run.not_before = report.resume_at
-    unserved = is_unserved(run) and run.occurrence.trigger == "schedule"
-    if report.reason == "clock_ahead":
-        run.holdable = False
-    elif report.reason == "clock_behind" and unserved:
-        state.run = None  # planned under a clock that has been set back since
+def returned(state: JobState, run: RunState, inp: AttemptInput, report: AttemptReport, stop: StopIntent,
+             now: datetime) -> None:  # fmt: skip
+    """A worker gave the run back: the same attempt is scheduled again, or decided again.
+
+    ``stop``: what it was asked to do meanwhile, which it may have had no time to obey.
+    """
+    if stop.intent == "now":
+        settle(state, run, inp, "cancelled", stop.reason, now)
+    elif stop.intent == "if_held" and not report.fired:
+        stopped_unfired(state, run, inp, now)
+    elif report.reason == "clock_behind" and is_unserved(run) and run.occurrence.trigger == "schedule":
+        put_back(state, run, now)  # planned under a clock that has been set back since
         drop_plan(state)
-    elif unserved and (state.deleted or state.pause is not None):
-        put_back(state, run)
+    else:
+        run.not_before = report.resume_at
+        run.holdable = run.holdable and report.reason != "clock_ahead"
+        if report.reason in ("turnstile", "worker_stopping") and report.ended_at >= run.fires_at:
+            run.not_after = None  # it had its chance in time: what follows is a wait of our own making
 
 
-def late(state: JobState, run: RunState) -> None:
+def late(state: JobState, run: RunState, now: datetime) -> None:
     """The first chance to fire came too late: the planner applies the catch-up policy."""
-    state.run = None
+    put_back(state, run, now)
     drop_plan(state)
     state.late_until = run.occurrence.scheduled_time
 
 
 def stopped_unfired(state: JobState, run: RunState, inp: AttemptInput, now: datetime) -> None:
-    """A stop reached the run before any request was written."""
+    """A stop reached the run before any request of this attempt was written."""
     if state.deleted:
         settle(state, run, inp, "cancelled", "deleted", now)
     elif run.attempt == 1:
-        put_back(state, run)
+        put_back(state, run, now)
     elif state.pause is not None:
         settle(state, run, inp, "dead_lettered", "paused", now)
     # else: an edit came; the retry keeps its time, under the new definition
@@ -265,9 +286,13 @@ def finished(state: JobState, run: RunState, outcome: Outcome, reason: str | Non
 
 def skip_overlapped(state: JobState, active: ActiveRun, ended_at: datetime) -> None:
     """Count what fell due while the run was active; what it merely held up stays in the plan."""
-    if not state.plan or state.plan[0].fires_at >= ended_at:
-        return
     grace = state.definition.catch_up.grace
+    if not state.plan:
+        if not state.plan_exhausted:  # dropped meanwhile: the planner knows what fell due
+            _leave_to_planner(state, active, ended_at, grace)
+        return
+    if state.plan[0].fires_at >= ended_at:
+        return
     skipped = 0
     while skipped < len(state.plan) and (
         gate.decide(state.plan[skipped].fires_at, active, grace) is Decision.SKIP
@@ -277,31 +302,47 @@ def skip_overlapped(state: JobState, active: ActiveRun, ended_at: datetime) -> N
         state.blocked_since = active.started_at
     elif skipped == len(state.plan):  # more may lie behind this batch: the planner counts them all
         drop_plan(state)
-        state.passed_until, state.passed_reason = ended_at - timedelta(microseconds=1), "overlap"
+        _leave_to_planner(state, active, ended_at, grace)
     else:
         past, state.plan = state.plan[:skipped], state.plan[skipped:]
         state.cursor = max(state.cursor, past[-1].scheduled_time)
         record_stretch(state, _stretch(past), "skipped", "overlap", ended_at)
 
 
+def _leave_to_planner(state: JobState, active: ActiveRun, ended_at: datetime, grace: timedelta) -> None:
+    if gate.decide(active.started_at, active, grace) is Decision.SKIP:
+        state.passed_until, state.passed_reason = ended_at - timedelta(microseconds=1), "overlap"
+    else:
+        state.blocked_since = active.started_at
+
+
 # -- changes ---------------------------------------------------------------------------------------
 
 
-def edit(state: JobState, definition: JobDefinition, at: datetime, in_flight: datetime | None) -> None:
-    """Take over a definition accepted at ``at``; ``in_flight``: the occurrence that has fired, if any.
+def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: bool) -> None:
+    """Take over a definition accepted at ``at``; ``calling``: the run there is has an activity.
 
     A change of when the job runs never fires for the past: what was due and not served is recorded.
     Any other edit leaves what is due to run.
     """
+    run = state.run
     if details.timing(definition) != details.timing(state.definition):
-        due = [one for one in state.plan if one.fires_at <= at and one.scheduled_time != in_flight]
-        if due:
-            record_stretch(state, _stretch(due), "missed", "edited", at)
+        alive = run.occurrence.scheduled_time if run is not None and calling else None
+        past = [one for one in state.plan if one.scheduled_time <= at and one.scheduled_time != alive]
+        if past:
+            record_stretch(state, _stretch(past), "missed", "edited", at)
+        if run is not None and run.occurrence.trigger == "schedule" and alive is not None:
+            # it may fire yet; if its holder could be stopped, ``put_back`` takes this back
+            state.scheduled_runs += state.cursor < alive <= at
         state.cursor = max(state.cursor, at)
     state.definition = definition
     state.revision += 1
     state.completed_at = None
     drop_plan(state)
+    if run is not None and not calling and is_unserved(run):
+        state.run = None  # planned again, or recorded just now
+        if run.occurrence.trigger == "manual":
+            put_back(state, run, at)
 
 
 def end_pause(state: JobState, at: datetime) -> None:
@@ -312,19 +353,20 @@ def end_pause(state: JobState, at: datetime) -> None:
     state.plan_exhausted = state.plan_exhausted and state.completed_at is not None
 
 
-def stop_waiting(state: JobState, run: RunState, reason: str, now: datetime) -> None:
-    """A pause or a deletion meets a run that no activity holds.
+def stop_waiting(state: JobState, run: RunState, stop: StopIntent, now: datetime) -> None:
+    """A pause, a deletion or a manual run meets a run that no activity holds.
 
     A retry that waits ends; one that has fired and lost its lease was in flight and keeps its promise.
     """
-    if run.attempt > 1:
-        settle(state, run, attempt_input(state, run), "dead_lettered", reason, now)
+    if run.attempt > 1 and run.deliveries == 0:
+        settle(state, run, attempt_input(state, run), "dead_lettered", stop.reason, now)
     elif not is_unserved(run):
-        return
-    elif reason == "deleted":
+        if stop.intent == "now":
+            settle(state, run, attempt_input(state, run), "cancelled", stop.reason, now)
+    elif state.deleted:
         state.run = None
     elif run.occurrence.trigger == "schedule":
-        put_back(state, run)
+        put_back(state, run, now)
 
 
 def active_key(state: JobState, now: datetime) -> str | None:
@@ -341,7 +383,10 @@ def active_key(state: JobState, now: datetime) -> str | None:
 
 
 def keep(state: JobState, records: Sequence[Record]) -> None:
+    all_of_them = len(state.records) + len(records)
     state.records = backlog.add(state.records, records)
+    if len(state.records) < all_of_them:
+        state.missed = None  # its row may have been merged, and must not be counted twice
 
 
 def confirm(state: JobState, stored: Sequence[Record]) -> None:
@@ -357,7 +402,8 @@ def record_stretch(state: JobState, stretch: Stretch, outcome: Outcome, reason: 
     )
     if outcome == "missed":
         if state.missed is not None and state.missed.reason == reason:
-            row = history.longer(state.missed, row)
+            shorter, row = state.missed, history.longer(state.missed, row)
+            state.records = [record for record in state.records if record.execution != shorter]
         state.missed = row
     keep(state, [Record(tenant=state.tenant, ref=state.ref, execution=row)])
 

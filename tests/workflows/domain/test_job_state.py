@@ -1,0 +1,472 @@
+"""The transitions of a job's state: nothing is lost, nothing is counted twice, no stop is forgotten."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.workflows.domain.states import (
+    MINUTE,
+    NOON,
+    again,
+    at,
+    begun,
+    begun_by_hand,
+    comes_back,
+    definition,
+    minutes,
+    planned,
+    report,
+    rows,
+    state,
+    told,
+)
+from workflows.contracts.attempt import HeartbeatDetails, OwnBody
+from workflows.contracts.job import JobState, ManualRun, StopIntent
+from workflows.contracts.planning import Plan, Stretch
+from workflows.contracts.records import Pause
+from workflows.domain import job_state
+
+NO_STOP = StopIntent()
+IF_HELD = StopIntent(intent="if_held", reason="paused")
+NOW = StopIntent(intent="now", reason="deleted")
+HOURLY: dict[str, Any] = {"schedule": {"every": "PT1H", "anchor": NOON.isoformat()}}
+
+
+def details(phase: str, **fields: Any) -> HeartbeatDetails:
+    return HeartbeatDetails.model_validate(
+        {"native_attempt": 1, "phase": phase, "deliveries": 0, "reaps": 0, "at": at(1), **fields}
+    )
+
+
+# -- serving ---------------------------------------------------------------------------------------
+
+
+def test_a_served_occurrence_moves_the_cursor_leaves_the_plan_and_counts_once() -> None:
+    """Whatever becomes of it: its retries and its settlement do not count again."""
+    job = state()
+    begun(job)
+    comes_back(job, report("failed", fired=1, ended=1.1))
+    comes_back(job, report("succeeded", fired=1.3, ended=1.4))
+    assert (job.cursor, minutes(job), job.scheduled_runs) == (at(1), [2, 3, 4], 1)
+
+
+def test_a_manual_run_serves_no_occurrence() -> None:
+    job = state(definition=definition(max_runs=1))
+    begun_by_hand(job, 0.5)
+    comes_back(job, report(fired=0.5, ended=0.6))
+    assert (job.cursor, minutes(job), job.scheduled_runs) == (at(0), [1, 2, 3, 4], 0)
+    assert job.stats.runs == 1
+
+
+def test_what_is_skipped_uses_up_no_run() -> None:
+    job = state(definition=definition(max_runs=3), plan=(1, 2, 3))
+    begun(job)
+    comes_back(job, report(fired=1, ended=2.5))
+    assert told(job)[1:] == [("skipped", "overlap", 1)]
+    assert job_state.plan_input(job, at(2.5)).remaining == 2
+
+
+def test_only_an_empty_plan_says_that_max_runs_is_used_up() -> None:
+    job = state((), definition=definition(max_runs=2))
+    job_state.adopt(job, Plan(occurrences=planned(1, 2), cursor=at(0), exhausted=True), at(0))
+    assert not job.plan_exhausted
+    job_state.adopt(job, Plan(cursor=at(2), exhausted=True), at(2))
+    assert job.plan_exhausted
+
+
+# -- overlap ---------------------------------------------------------------------------------------
+
+OVERLAPS: dict[str, tuple[list[float], float, list[tuple[str, str | None, int]], list[float]]] = {
+    "nothing fell due": ([1, 2, 3], 1.9, [], [2, 3]),
+    "the end itself is free": ([1, 2, 3], 2, [], [2, 3]),
+    "one of three": ([1, 2, 3], 2.1, [("skipped", "overlap", 1)], [3]),
+    "two of three": ([1, 2, 3, 4], 3.5, [("skipped", "overlap", 2)], [4]),
+}
+
+
+@pytest.mark.parametrize(("plan", "ended", "rows_told", "left"), OVERLAPS.values(), ids=OVERLAPS)
+def test_what_fell_due_while_a_run_was_active_is_skipped_as_one_row(
+    plan: list[float], ended: float, rows_told: list[tuple[str, str | None, int]], left: list[float]
+) -> None:
+    job = state(plan)
+    begun(job)
+    comes_back(job, report(fired=1, ended=ended, stored=True))
+    assert told(job) == rows_told
+    assert minutes(job) == left
+    assert job.stats.skipped == sum(count for _, _, count in rows_told)
+
+
+def test_a_whole_batch_overlapped_is_handed_to_the_planner() -> None:
+    """It alone knows what lies behind the batch, and counts all of it in one row."""
+    job = state((1, 2, 3))
+    begun(job)
+    comes_back(job, report(fired=1, ended=60, stored=True))
+    assert (job.plan, told(job)) == ([], [])
+    asked = job_state.plan_input(job, at(60))
+    assert (asked.after, asked.passed_until) == (at(1), at(60) - timedelta(microseconds=1))
+    passed = Stretch(count=58, first=at(2), last=at(59))
+    job_state.adopt(job, Plan(occurrences=planned(60), passed=passed, cursor=at(59)), at(60))
+    assert told(job) == [("skipped", "overlap", 58)]
+    assert (job.passed_until, job.cursor, job.stats.skipped) == (None, at(59), 58)
+
+
+DROPPED = {
+    "by an edit": lambda job: job_state.edit(job, definition(description="new"), at(1.5), calling=True),
+    "by a newer tzdata": lambda job: job_state.drop_plan(job),
+    "by a pause that has ended": lambda job: job_state.end_pause(job, at(1.5)),
+}
+
+
+@pytest.mark.parametrize("drop", DROPPED.values(), ids=DROPPED)
+def test_a_plan_dropped_during_a_run_does_not_set_free_what_fell_due_meanwhile(drop: Any) -> None:
+    job = state()
+    begun(job)
+    drop(job)
+    comes_back(job, report(fired=1, ended=3.5, stored=True))
+    asked = job_state.plan_input(job, at(3.5))
+    assert asked.passed_until is not None
+    assert at(3) <= asked.passed_until < at(3.5)
+
+
+def test_the_end_of_a_schedule_leaves_nothing_to_the_planner() -> None:
+    job = state((1,), plan_exhausted=True)
+    begun(job)
+    comes_back(job, report(fired=1, ended=60))
+    assert (job.passed_until, job.blocked_since, job.plan_exhausted) == (None, None, True)
+
+
+def test_an_occurrence_waits_behind_a_manual_run_instead_of_being_skipped() -> None:
+    job = state()
+    begun_by_hand(job, 0.5)
+    comes_back(job, report(fired=0.5, ended=1.5, stored=True))
+    assert (told(job), minutes(job)) == ([], [1, 2, 3, 4])
+    assert job_state.plan_input(job, at(1.5)).blocked_since == at(0.5)
+
+
+def test_an_occurrence_waits_behind_a_run_that_started_later_than_its_grace() -> None:
+    job = state(definition=definition(catch_up={"grace": 30}))
+    begun(job)
+    comes_back(job, report(fired=1.6, ended=2.2, stored=True))
+    assert (told(job), minutes(job), job.blocked_since) == ([], [2, 3, 4], at(1.6))
+
+
+# -- stops -----------------------------------------------------------------------------------------
+
+
+def test_a_held_run_that_was_stopped_is_decided_again() -> None:
+    job = state()
+    run, inp = begun(job)
+    job_state.stopped_unfired(job, run, inp, at(0.9))
+    assert (job.run, minutes(job), told(job), job.scheduled_runs) == (None, [1, 2, 3, 4], [], 0)
+
+
+def test_a_manual_run_that_was_stopped_waits_first_in_line_with_its_body() -> None:
+    job = state(triggers=[ManualRun(request="second", at=at(0.6))])
+    job_state.begin_manual(job, ManualRun(request="first", at=at(0.5), body=OwnBody(value=None)))
+    run, inp = again(job)
+    job_state.stopped_unfired(job, run, inp, at(0.7))
+    assert [one.request for one in job.triggers] == ["first", "second"]
+    assert (job.triggers[0].at, job.triggers[0].body) == (at(0.5), OwnBody(value=None))
+
+
+def test_a_waiting_retry_ends_as_a_dead_letter_with_a_pause() -> None:
+    job = state(pause=Pause(since=at(1.05)))
+    run, _ = begun(job)
+    comes_back(job, report("failed", fired=1, ended=1.02, stored=True))
+    job.pause = Pause(since=at(1.05))
+    job.records = []
+    if job.run is not None:
+        job_state.stop_waiting(job, run, IF_HELD, at(1.05))
+    assert job.run is None
+    assert job.last_run is not None
+    assert (job.last_run.outcome, job.last_run.reason) == ("dead_lettered", "paused")
+    assert job.stats.dead_lettered == 1
+
+
+def retrying(job: JobState) -> None:
+    begun(job)
+    comes_back(job, report("failed", fired=1, ended=1.02, stored=True))
+
+
+def test_a_retry_that_nobody_had_picked_up_ends_with_the_pause_that_cancelled_it() -> None:
+    job = state()
+    retrying(job)
+    job.pause = Pause(since=at(1.1))
+    run, inp = again(job)
+    job_state.stopped_unfired(job, run, inp, at(1.1))
+    assert job.run is None
+    assert told(job)[-1] == ("dead_lettered", "paused", 1)
+
+
+def test_an_edit_leaves_a_retry_its_time() -> None:
+    """Waiting or held: the next attempt is due when it was, under the new definition."""
+    job = state()
+    retrying(job)
+    run, inp = again(job)
+    before = run.fires_at
+    job_state.edit(job, definition(**HOURLY), at(1.05), calling=True)
+    job_state.stopped_unfired(job, run, inp, at(1.05))
+    kept, inp = again(job)
+    assert (kept.attempt, kept.fires_at, inp.revision) == (2, before, 2)
+    assert inp.definition.schedule.every == timedelta(hours=1)
+
+
+RETURNS: dict[str, tuple[str, bool, StopIntent, bool, str]] = {
+    "at a worker's end: again": ("worker_stopping", False, NO_STOP, False, "same attempt"),
+    "in flight at a worker's end: again": ("worker_stopping", True, NO_STOP, False, "same attempt"),
+    "held, with a pause that came too late for it": ("worker_stopping", False, IF_HELD, False, "put back"),
+    "in flight, with a pause: keeps its promise": ("worker_stopping", True, IF_HELD, False, "same attempt"),
+    "in flight, with a deletion that breaks off": ("worker_stopping", True, NOW, True, "cancelled"),
+    "held, with a deletion": ("worker_stopping", False, StopIntent(intent="if_held"), True, "cancelled"),
+    "clock ahead, with a pause": ("clock_ahead", False, IF_HELD, False, "put back"),
+    "clock behind: planned again": ("clock_behind", False, NO_STOP, False, "planned again"),
+}
+
+
+@pytest.mark.parametrize(("reason", "fired", "stop", "deleted", "expected"), RETURNS.values(), ids=RETURNS)
+def test_a_run_that_comes_back_while_it_is_stopped_is_stopped(
+    reason: str, fired: bool, stop: StopIntent, deleted: bool, expected: str
+) -> None:
+    job = state(deleted=deleted, pause=None if stop is NO_STOP or deleted else Pause(since=at(0.9)))
+    run, inp = begun(job)
+    back = report("returned", fired=1 if fired else None, ended=1.1 if fired else 0.9, reason=reason)
+    job_state.learn(job, run, inp, back)
+    job_state.returned(job, run, inp, back, stop, back.ended_at)
+    if expected == "same attempt":
+        assert job.run is run
+        assert (run.attempt, run.deliveries, run.reaps) == (1, int(fired), 0)
+    else:
+        assert job.run is None
+        assert (job.plan == []) is (expected == "planned again")
+        assert told(job) == ([("cancelled", "deleted", 1)] if expected == "cancelled" else [])
+
+
+def test_a_manual_run_that_comes_back_to_a_deleted_job_does_not_run() -> None:
+    job = state(deleted=True)
+    run, inp = begun_by_hand(job, 0.5)
+    back = report("returned", ended=0.6, reason="worker_stopping")
+    job_state.learn(job, run, inp, back)
+    job_state.returned(job, run, inp, back, StopIntent(intent="if_held", reason="deleted"), at(0.6))
+    assert (job.run, job.triggers) == (None, [])
+
+
+def test_what_had_its_chance_in_time_is_not_late_after_it_was_returned() -> None:
+    """A wait at the turnstile is of our own making."""
+    job = state()
+    run, inp = begun(job)
+    assert inp.not_after is not None
+    back = report("returned", ended=1.02, reason="turnstile")
+    job_state.learn(job, run, inp, back)
+    job_state.returned(job, run, inp, back, NO_STOP, at(1.02))
+    assert again(job)[1].not_after is None
+
+
+def test_what_was_returned_before_its_time_may_still_be_late() -> None:
+    job = state()
+    run, inp = begun(job)
+    back = report("returned", ended=0.9, reason="worker_stopping")
+    job_state.returned(job, run, inp, back, NO_STOP, at(0.9))
+    assert again(job)[1].not_after == inp.not_after
+
+
+def test_a_run_that_came_too_late_is_left_to_the_planner() -> None:
+    job = state()
+    run, _ = begun(job)
+    job_state.late(job, run, at(5))
+    assert (job.run, job.plan, job_state.plan_input(job, at(5)).late_until) == (None, [], at(1))
+
+
+# -- edits -----------------------------------------------------------------------------------------
+
+
+def test_a_new_timing_never_fires_for_the_past_and_says_what_it_left_out() -> None:
+    job = state((1, 2, 3))
+    job_state.edit(job, definition(**HOURLY), at(2.5), calling=False)
+    assert (told(job), job.cursor, job.plan) == ([("missed", "edited", 2)], at(2.5), [])
+
+
+def test_an_edit_of_anything_else_leaves_what_is_due_to_run() -> None:
+    job = state((1, 2, 3), completed_at=at(0))
+    job_state.edit(job, definition(description="other"), at(2.5), calling=False)
+    assert (told(job), job.cursor, job.revision, job.completed_at) == ([], at(0), 2, None)
+
+
+def test_an_occurrence_that_its_spread_moves_over_the_edit_is_not_lost() -> None:
+    """Its nominal instant lies before the new cursor, its firing after: no plan would name it again."""
+    job = state((1, 2), spread=0.5)
+    job_state.edit(job, definition(**HOURLY), at(1.2), calling=False)
+    assert told(job) == [("missed", "edited", 1)]
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed"])
+def test_a_run_in_flight_at_an_edit_counts_for_max_runs(outcome: str) -> None:
+    job = state(definition=definition(max_runs=5))
+    begun(job)
+    job_state.edit(job, definition(**HOURLY, max_runs=5), at(1.2), calling=True)
+    comes_back(job, report(outcome, fired=1, ended=1.3, stored=True, retryable=False))
+    assert (job.scheduled_runs, job.stats.runs, told(job), job.cursor) == (1, 1, [], at(1.2))
+
+
+def test_a_due_run_that_an_edit_stopped_before_it_fired_is_recorded_and_not_counted() -> None:
+    job = state(definition=definition(max_runs=5))
+    run, inp = begun(job)
+    job_state.edit(job, definition(**HOURLY, max_runs=5), at(1.01), calling=True)
+    job_state.stopped_unfired(job, run, inp, at(1.02))
+    assert (job.run, job.scheduled_runs, told(job)) == (None, 0, [("missed", "edited", 1)])
+
+
+@pytest.mark.parametrize("calling", [True, False], ids=["held", "asleep"])
+def test_an_edit_of_a_run_that_is_not_due_records_nothing(calling: bool) -> None:
+    job = state()
+    run, inp = begun(job)
+    job_state.edit(job, definition(**HOURLY), at(0.5), calling=calling)
+    if calling:
+        job_state.stopped_unfired(job, run, inp, at(0.5))
+    assert (job.run, told(job), job.scheduled_runs, job.cursor) == (None, [], 0, at(0.5))
+
+
+# -- pauses ----------------------------------------------------------------------------------------
+
+
+def test_the_end_of_a_pause_counts_what_passed_and_runs_none_of_it() -> None:
+    job = state(pause=Pause(since=at(0.5)))
+    job_state.end_pause(job, at(10.5))
+    asked = job_state.plan_input(job, at(10.6))
+    assert (job.plan, asked.passed_until, asked.after) == ([], at(10.5), at(0))
+    passed = Stretch(count=10, first=at(1), last=at(10))
+    job_state.adopt(job, Plan(occurrences=planned(11), passed=passed, cursor=at(10)), at(10.6))
+    assert told(job) == [("skipped", "paused", 10)]
+    assert job.stats.skipped == 10
+
+
+def test_a_failure_during_a_pause_is_not_tried_again() -> None:
+    job = state()
+    begun(job)
+    job.pause = Pause(since=at(1.1))
+    comes_back(job, report("failed", fired=1, ended=1.2))
+    assert job.run is None
+    assert [outcome for outcome, _, _ in told(job)] == ["retrying", "dead_lettered"]
+    assert rows(job)[1].seq > rows(job)[0].seq
+
+
+# -- lost leases and ends --------------------------------------------------------------------------
+
+LOST: dict[str, tuple[HeartbeatDetails | None, str | None, tuple[int, int] | None, str | None]] = {
+    "fired: a reap, and again": (details("fired", deliveries=1), None, (1, 1), None),
+    "held, after a holder that fired: the reap was counted then": (
+        details("held", deliveries=1, reaps=1), None, (1, 1), None,
+    ),
+    "without a word of its holder": (None, None, (0, 0), None),
+    "the fourth": (details("fired", deliveries=4, reaps=3), None, None, "leases_lost"),
+    "to be stopped wherever it was": (details("fired", deliveries=1), "deleted", None, "deleted"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "stopped", "again_with", "reason"), LOST.values(), ids=LOST)
+def test_a_lost_lease_is_a_reap_at_most_three_times(
+    left: HeartbeatDetails | None, stopped: str | None, again_with: tuple[int, int] | None, reason: str | None
+) -> None:
+    job = state()
+    run, inp = begun(job)
+    job_state.lease_lost(job, run, inp, left=left, stopped=stopped, now=at(2))
+    assert job.scheduled_runs == 1
+    if again_with is None:
+        assert job.run is None
+        assert told(job) == [("cancelled" if stopped else "dead_lettered", reason, 1)]
+    else:
+        assert job.run is run
+        assert (run.attempt, run.deliveries, run.reaps) == (1, *again_with)
+        assert told(job) == []
+
+
+ENDS: dict[str, tuple[dict[str, Any], int, str | None, str | None]] = {
+    "succeeded": ({"outcome": "succeeded"}, 1, "succeeded", None),
+    "retried": ({"outcome": "failed"}, 1, None, None),
+    "no attempt left": ({"outcome": "failed"}, 5, "dead_lettered", "max_attempts"),
+    "final by its status": ({"outcome": "failed", "retryable": False}, 1, "dead_lettered", "not_retryable"),
+    "poison": ({"outcome": "failed", "reason": "leases_lost"}, 1, "dead_lettered", "leases_lost"),
+    "out of time": ({"outcome": "timed_out", "reason": "max_duration"}, 1, "dead_lettered", "max_duration"),
+    "cancelled in flight": ({"outcome": "cancelled", "reason": "deleted"}, 1, "cancelled", "deleted"),
+}
+
+
+@pytest.mark.parametrize(("told_by", "attempt", "outcome", "reason"), ENDS.values(), ids=ENDS)
+def test_how_an_attempt_ends(
+    told_by: dict[str, Any], attempt: int, outcome: str | None, reason: str | None
+) -> None:
+    job = state()
+    run, _ = begun(job)
+    run.attempt = attempt
+    comes_back(job, report(**{"fired": 1, "ended": 1.1, **told_by}))
+    if outcome is None:
+        kept, inp = again(job)
+        assert (kept.attempt, kept.fires_at, kept.deliveries) == (2, at(1.1) + timedelta(seconds=10), 0)
+        assert (inp.not_after, inp.first_started_at) == (None, at(1))
+    else:
+        assert job.run is None
+        assert job.last_run is not None
+        assert (job.last_run.outcome, job.last_run.reason) == (outcome, reason)
+
+
+def test_a_deleted_job_tries_nothing_again() -> None:
+    job = state(deleted=True)
+    begun(job)
+    comes_back(job, report("failed", fired=1, ended=1.1))
+    assert job.run is None
+    assert told(job)[-1] == ("dead_lettered", "deleted", 1)
+
+
+# -- manual runs -----------------------------------------------------------------------------------
+
+
+def test_the_last_hundred_requests_are_remembered() -> None:
+    job = state()
+    for number in range(150):
+        job_state.ask_for_run(job, ManualRun(request=f"r{number}", at=at(0)))
+    assert [one.id for one in job.requests] == [f"r{number}" for number in range(50, 150)]
+    assert job.requests[0].key == "acme/report:manual-r50"
+
+
+def test_what_a_manual_run_would_have_to_run_beside() -> None:
+    job = state()
+    assert job_state.active_key(job, at(0.5)) is None
+    run, _ = begun(job)
+    assert job_state.active_key(job, at(0.9)) is None, "a run that is only held"
+    assert job_state.active_key(job, at(1)) == run.occurrence.key, "due: it may have fired"
+    comes_back(job, report("failed", fired=1, ended=1.1))
+    assert job_state.active_key(job, at(1.15)) == run.occurrence.key, "waiting for its retry"
+
+
+# -- stretches -------------------------------------------------------------------------------------
+
+
+def test_a_missed_stretch_that_goes_on_is_one_row_and_one_record() -> None:
+    job = state(())
+    for first, last in ((1, 3), (4, 4), (5, 9)):
+        count = last - first + 1
+        job_state.record_stretch(
+            job, Stretch(count=count, first=at(first), last=at(last)), "missed", None, at(10)
+        )
+    [row] = rows(job)
+    assert (row.count, row.scheduled_time, row.last_scheduled_time) == (9, at(1), at(9))
+    assert job.stats.missed == 9
+
+
+@given(st.lists(st.tuples(st.sampled_from(["missed", "skipped"]), st.integers(1, 500)), max_size=400))
+def test_stretches_are_counted_once_however_many_wait_for_the_database(
+    stretches: list[tuple[str, int]],
+) -> None:
+    job = state(())
+    for number, (outcome, count) in enumerate(stretches):
+        stretch = Stretch(count=count, first=at(number), last=at(number + 0.5))
+        job_state.record_stretch(
+            job, stretch, "missed" if outcome == "missed" else "skipped", None, NOON + number * MINUTE
+        )
+    for outcome, counted in (("missed", job.stats.missed), ("skipped", job.stats.skipped)):
+        assert sum(row.count for row in rows(job) if row.outcome == outcome) == counted
+        assert counted == sum(count for kind, count in stretches if kind == outcome)
