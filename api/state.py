@@ -47,7 +47,7 @@ class AppState:
             SharedSecret(settings.jwt_secret), issuer=settings.jwt_issuer, audience=settings.jwt_audience
         )
         self.temporal = Connection(settings)
-        self.database = Database.open(settings.database_url)
+        self.database = Database.open(settings.database_url, durable=settings.durable)
         self.index = JobIndex(self.database)
         self.history = History(self.database)
         self.refs = Refs(self.index)

@@ -133,6 +133,7 @@ def row_of_view(tenant: str, view: JobView, now: datetime) -> JobRow:
         created_at=view.created_at,
         updated_at=view.updated_at,
         next_fires_at=runs[0].fires_at if runs and view.pause is None else None,
+        run_number=view.run_number,
     )
 
 

@@ -38,14 +38,14 @@ router = APIRouter(prefix="/v1", tags=["Executions"])
 async def list_job_executions(
     job_id: JobId, state: State, caller: Reader, query: Annotated[ExecutionQuery, Query()]
 ) -> JSONResponse:
-    """Newest first; the one that is alive is on the first page. Those of the present generation only."""
+    """Newest first; those alive are on the first page. Of the present generation only."""
     found = await state.refs.find(state.temporal, caller.tenant, existing_id(job_id))
     page = await _stored(state, caller.tenant, found.ref, query)
     items = [execution_document(stored.job, stored.row, stored.attempts) for stored in page.items]
     if query.cursor is None:
-        alive = await _alive(state, found)
-        if alive is not None and _wanted(alive, query) and all(alive.key != item["key"] for item in items):
-            items.insert(0, execution_document(job_id, alive))
+        listed = {item["key"] for item in items}
+        alive = [row for row in await _alive(state, found) if row.key not in listed and _wanted(row, query)]
+        items = [*(execution_document(job_id, row) for row in alive), *items]
     return JSONResponse({"items": items, "next_cursor": page.next_cursor})
 
 
@@ -92,10 +92,10 @@ async def get_execution(
     if stored is not None:
         return JSONResponse(execution_document(stored.job, stored.row, stored.attempts))
     job = job_of(ref)[0]
-    alive = await _alive(state, Found(tenant, job, ref))
-    if alive is None or alive.key != key:
-        raise missing
-    return JSONResponse(execution_document(job, alive))
+    for row in await _alive(state, Found(tenant, job, ref)):
+        if row.key == key:
+            return JSONResponse(execution_document(job, row))
+    raise missing
 
 
 async def _stored(
@@ -113,15 +113,16 @@ async def _stored(
     )
 
 
-async def _alive(state: AppState, found: Found) -> ExecutionRow | None:
-    """The execution that the job is busy with, if it has one and answers in time."""
+async def _alive(state: AppState, found: Found) -> list[ExecutionRow]:
+    """What the job is busy with and what waits behind it, if it answers in time; newest first."""
     try:
         view = await view_of(state.temporal, found)
     except ProblemError:
-        return None
-    if view is None or view.current is None:
-        return None
-    return _as_of(view.current, state.clock())
+        return []
+    if view is None:
+        return []
+    current = [] if view.current is None else [_as_of(view.current, state.clock())]
+    return [*reversed(view.waiting), *current]
 
 
 def _as_of(current: ExecutionRow, now: datetime) -> ExecutionRow:

@@ -167,6 +167,8 @@ class JobView(Contract):
     stats: Stats = Stats()
     current: ExecutionRow | None = None
     """The occurrence that is alive now, if any."""
+    waiting: list[ExecutionRow] = []
+    """Manual runs that have been accepted and wait for their turn."""
 
 
 class JobChanged(Contract):

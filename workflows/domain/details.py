@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from workflows.contracts.base import rfc3339
 from workflows.contracts.definition import JobDefinition
-from workflows.contracts.job import JobState, JobView
+from workflows.contracts.job import JobState, JobView, ManualRun
+from workflows.contracts.names import manual_key
 from workflows.contracts.records import ExecutionRow, Outcome
 
 Status = Literal["active", "paused", "completed", "deleted"]
@@ -48,6 +49,19 @@ def current(state: JobState, *, calling: bool) -> ExecutionRow | None:
     )
 
 
+def manual_row(state: JobState, manual: ManualRun) -> ExecutionRow:
+    """A manual run that has been accepted and has not begun."""
+    return ExecutionRow(
+        key=manual_key(state.tenant, state.ref, manual.request),
+        scheduled_time=manual.at,
+        fires_at=manual.at,
+        trigger="manual",
+        outcome="scheduled",
+        seq=0,
+        revision=state.revision,
+    )
+
+
 def view(state: JobState, *, calling: bool) -> JobView:
     return JobView(
         job=state.job,
@@ -67,6 +81,7 @@ def view(state: JobState, *, calling: bool) -> JobView:
         last_run=state.last_run,
         stats=state.stats,
         current=current(state, calling=calling),
+        waiting=[manual_row(state, manual) for manual in state.triggers],
     )
 
 
