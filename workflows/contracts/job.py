@@ -13,6 +13,7 @@ from workflows.contracts.planning import PlannedOccurrence, TenantHints
 from workflows.contracts.records import ExecutionRow, LastRun, Pause, Record, Stats
 
 RECENT_REQUESTS = 100
+SKIPS_MAX = 100
 RECORDS_MAX = 200
 RECORDS_MAX_BYTES = 128 * 1024
 CARRIED_BYTES = 32 * 1024
@@ -23,6 +24,8 @@ class Actor(Contract):
 
     by: str = ""
     at: Instant
+    operation: str = ""
+    """The call's stable id, the same when a client repeats it; empty: it cannot be told apart."""
 
 
 class RunState(Contract):
@@ -88,6 +91,10 @@ class JobState(Contract):
     late_until: Instant | None = None
     run: RunState | None = None
     triggers: list[ManualRun] = []
+    operations: list[str] = []
+    """The last :data:`RECENT_REQUESTS` changes that carried an id, oldest first: done once each."""
+    skips: list[Instant] = []
+    """Nominal instants of future occurrences that were asked to be left out, ascending."""
     requests: list[AnsweredRequest] = []
     """The last :data:`RECENT_REQUESTS` manual requests, oldest first."""
     scheduled_runs: int = 0
@@ -129,6 +136,23 @@ class ResumeRequest(Contract):
 class TriggerRequest(Contract):
     request: str
     body: OwnBody | None = None
+    force: bool = False
+    """Run beside whatever is active, by a workflow of its own."""
+    actor: Actor
+
+
+class SkipRequest(Contract):
+    """Leave out one future occurrence, or take that back."""
+
+    scheduled_time: Instant
+    skipped: bool = True
+    actor: Actor
+
+
+class CancelRequest(Contract):
+    """Stop the execution with this key wherever it is."""
+
+    key: str
     actor: Actor
 
 
@@ -167,6 +191,7 @@ class JobView(Contract):
     stats: Stats = Stats()
     current: ExecutionRow | None = None
     """The occurrence that is alive now, if any."""
+    skips: list[Instant] = []
     waiting: list[ExecutionRow] = []
     """Manual runs that have been accepted and wait for their turn."""
 

@@ -13,6 +13,9 @@ JOB_ID_PATTERN = r"[a-z0-9][a-z0-9._-]{0,127}"
 REQUEST_PATTERN = r"[A-Za-z0-9_-]{1,64}"
 
 JOB_WORKFLOW = "job"
+RUN_WORKFLOW = "run"
+"""A run beside its job's loop."""
+BULK_WORKFLOW = "bulk"
 
 PLAN_ACTIVITY = "plan"
 ATTEMPT_ACTIVITY = "attempt"
@@ -23,6 +26,8 @@ UPDATE_PAUSE = "pause"
 UPDATE_RESUME = "resume"
 UPDATE_TRIGGER = "trigger"
 UPDATE_DELETE = "delete"
+UPDATE_SKIP = "skip"
+UPDATE_CANCEL = "cancel"
 SIGNAL_FIRED = "fired"
 QUERY_VIEW = "view"
 QUERY_STOP_INTENT = "stop_intent"
@@ -52,6 +57,14 @@ def job_of(ref: str) -> tuple[str, int]:
 
 def job_workflow_id(tenant: str, ref: str) -> str:
     return f"job/{tenant}/{ref}"
+
+
+def run_workflow_id(tenant: str, ref: str, request: str) -> str:
+    return f"run/{tenant}/{ref}/{request}"
+
+
+def bulk_workflow_id(tenant: str, bulk: str) -> str:
+    return f"bulk/{tenant}/{bulk}"
 
 
 def scheduled_key(tenant: str, ref: str, scheduled_time: datetime) -> str:
