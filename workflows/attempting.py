@@ -1,0 +1,158 @@
+"""What a job and a run beside it have in common: one attempt after the other, waits, records.
+
+Not a workflow itself. Updates, sources and the end of life are its subclasses' matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
+
+with workflow.unsafe.imports_passed_through():
+    from workflows.attempt import AttemptCall, LostAttempt
+    from workflows.contracts import names
+    from workflows.contracts.attempt import AttemptReport
+    from workflows.contracts.job import FiredSignal, JobState, RunState, StopIntent
+    from workflows.domain import backlog, job_state, look_ahead
+
+RUNS_PER_HISTORY = 50
+"""Attempts after which a workflow continues as new."""
+FLUSH_AFTER = timedelta(hours=1)
+"""A sleep longer than this is no time to keep records from the database."""
+FLUSH_AGAIN = timedelta(minutes=10)
+
+
+class Attempting:
+    def __init__(self, state: JobState) -> None:
+        self.state = state
+        self._changes = 0
+        """Accepted changes; a wait ends when it moves."""
+        self._call: AttemptCall | None = None
+        self._attempts_here = 0
+        self._flush_task: asyncio.Task[None] | None = None
+
+    def _history_is_long(self) -> bool:
+        return self._attempts_here >= RUNS_PER_HISTORY or workflow.info().is_continue_as_new_suggested()
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    def _wake_at(self, fires_at: datetime) -> datetime | None:
+        state = self.state
+        limit = state.hints.look_ahead or look_ahead.HOLD_LIMIT
+        lead = look_ahead.lead(state.tenant, state.ref, limit)
+        return look_ahead.wake_at(fires_at, workflow.now(), lead, limit)
+
+    async def _wait(self, until: datetime | None) -> bool:
+        """Sleep until ``until`` (None: for ever) or the next change; True if the time has come."""
+        seen = self._changes
+        if self.state.records and (until is None or until - workflow.now() > FLUSH_AFTER):
+            await self._flush()
+            if self.state.records:
+                await self._sleep(workflow.now() + FLUSH_AGAIN, seen)
+                return False
+        return await self._sleep(until, seen)
+
+    async def _sleep(self, until: datetime | None, seen: int) -> bool:
+        timeout = None if until is None else max(until - workflow.now(), timedelta(milliseconds=1))
+        try:
+            await workflow.wait_condition(lambda: self._changes != seen, timeout=timeout)
+        except TimeoutError:
+            return True
+        return False
+
+    # -- one attempt -------------------------------------------------------------------------------
+
+    async def _attempt(self, run: RunState) -> None:
+        now = workflow.now()
+        wake = self._wake_at(run.fires_at) if run.holdable else run.fires_at
+        if run.not_before is not None and run.not_before - now > look_ahead.TIMER_FLOOR:
+            wake = run.not_before
+        if wake is not None and wake > now:
+            await self._wait(wake)
+            return
+        call = self._call = AttemptCall(job_state.attempt_input(self.state, run), now)
+        outcome = await call.outcome()
+        self._call = None
+        self._attempts_here += 1
+        if isinstance(outcome, LostAttempt):
+            self._lost(run, call, outcome)
+        else:
+            self._reported(run, call, outcome)
+
+    def _reported(self, run: RunState, call: AttemptCall, report: AttemptReport) -> None:
+        state, now = self.state, workflow.now()
+        job_state.learn(state, run, call.inp, report)
+        if report.outcome == "returned":
+            job_state.returned(state, run, call.inp, report, call.intent, now)
+        elif report.outcome == "late":
+            job_state.late(state, run, now)
+        elif report.outcome == "cancelled" and not report.fired:
+            job_state.stopped_unfired(state, run, call.inp, now)
+        else:
+            job_state.ended(state, run, call.inp, report, now)
+
+    def _lost(self, run: RunState, call: AttemptCall, lost: LostAttempt) -> None:
+        """No worker can report its own death: go by what it left, and by its earlier word."""
+        state, now = self.state, workflow.now()
+        if lost.fired or call.fired or run.deliveries > 0:
+            stopped = call.stop_now_reason
+            job_state.lease_lost(state, run, call.inp, left=lost.details, stopped=stopped, now=now)
+        elif lost.cancelled or call.is_stopped:
+            job_state.stopped_unfired(state, run, call.inp, now)
+        elif run.attempt == 1 and run.occurrence.trigger == "schedule":
+            job_state.put_back(state, run, now)  # nobody fired it in all that time: decided again, as late
+            job_state.drop_plan(state)
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def _start_flush(self) -> asyncio.Task[None]:
+        if self._flush_task is None or self._flush_task.done():
+            self._flush_task = asyncio.create_task(self._write_records())
+        return self._flush_task
+
+    async def _flush(self) -> None:
+        """Write what is left over, or wait until the coroutine that does it has ended."""
+        await self._start_flush()
+
+    async def _write_records(self) -> None:
+        state = self.state
+        try:
+            while batch := backlog.carried(state.records):
+                stored = await workflow.execute_activity(
+                    names.FLUSH_ACTIVITY,
+                    batch,
+                    result_type=bool,
+                    start_to_close_timeout=timedelta(seconds=10),
+                    retry_policy=RetryPolicy(maximum_attempts=3),
+                    summary=f"write {len(batch)} records",
+                )
+                if not stored:
+                    return
+                job_state.confirm(state, batch)
+        except ActivityError:
+            workflow.logger.warning("records wait in the job: no worker could write them")
+
+    async def _hand_over(self) -> None:
+        """The last records of a workflow outlive it only in the database."""
+        seen = self._changes
+        await self._flush()
+        if self.state.records:
+            await self._sleep(workflow.now() + FLUSH_AGAIN, seen)
+
+    # -- words and questions of the worker ---------------------------------------------------------
+
+    @workflow.signal(name=names.SIGNAL_FIRED)
+    def fired(self, word: FiredSignal) -> None:
+        """A worker's word that a run it was asked to stop had fired already."""
+        if self._call is not None and self._call.is_for(word):
+            self._call.fired = True
+
+    @workflow.query(name=names.QUERY_STOP_INTENT)
+    def stop_intent(self, asked: FiredSignal) -> StopIntent:
+        if self._call is not None and self._call.is_for(asked):
+            return self._call.intent
+        return StopIntent()
