@@ -16,9 +16,11 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from activities.attempt import Attempts
 from activities.planning import Planning
 from activities.records import Records
+from activities.starting import Starting
 from infra.settings import Settings
 from workflows.contracts.names import DUE_QUEUE, MAIN_QUEUE
 from workflows.job import JobWorkflow
+from workflows.run import RunWorkflow
 
 HEARTBEAT_THROTTLE = timedelta(seconds=1)
 """Else a beat each 20 s of a minute's lease is sent after 48 s."""
@@ -27,7 +29,7 @@ STICKY_TIMEOUT = timedelta(seconds=2)
 SHUTDOWN_MARGIN = timedelta(seconds=5)
 """Beyond our own grace, for results to reach the server."""
 
-WORKFLOWS = (JobWorkflow,)
+WORKFLOWS = (JobWorkflow, RunWorkflow)
 
 
 def workflow_runner() -> WorkflowRunner:
@@ -54,7 +56,7 @@ def make_workers(
         client,
         task_queue=MAIN_QUEUE,
         workflows=WORKFLOWS,
-        activities=[attempts.attempt, planning.plan, records.flush],
+        activities=[attempts.attempt, planning.plan, records.flush, Starting(client).start_run],
         workflow_runner=workflow_runner(),
         identity=identity,
         max_cached_workflows=settings.max_cached_workflows,

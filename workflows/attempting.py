@@ -91,7 +91,7 @@ class Attempting:
         elif report.outcome == "late":
             job_state.late(state, run, now)
         elif report.outcome == "cancelled" and not report.fired:
-            job_state.stopped_unfired(state, run, call.inp, now)
+            job_state.stopped_unfired(state, run, call.inp, call.intent, now)
         else:
             job_state.ended(state, run, call.inp, report, now)
 
@@ -102,7 +102,7 @@ class Attempting:
             stopped = call.stop_now_reason
             job_state.lease_lost(state, run, call.inp, left=lost.details, stopped=stopped, now=now)
         elif lost.cancelled or call.is_stopped:
-            job_state.stopped_unfired(state, run, call.inp, now)
+            job_state.stopped_unfired(state, run, call.inp, call.intent, now)
         elif run.attempt == 1 and run.occurrence.trigger == "schedule":
             job_state.put_back(state, run, now)  # nobody fired it in all that time: decided again, as late
             job_state.drop_plan(state)

@@ -17,7 +17,10 @@ with workflow.unsafe.imports_passed_through():
     from workflows.attempting import Attempting
     from workflows.contracts import failures, names
     from workflows.contracts.job import (
+        RECENT_REQUESTS,
+        SKIPS_MAX,
         Actor,
+        CancelRequest,
         DeleteRequest,
         EditRequest,
         InFlight,
@@ -27,6 +30,8 @@ with workflow.unsafe.imports_passed_through():
         ManualRun,
         PauseRequest,
         ResumeRequest,
+        RunEnded,
+        SkipRequest,
         StopIntent,
         Triggered,
         TriggerRequest,
@@ -86,6 +91,10 @@ class JobWorkflow(Attempting):
 
     async def _take_planned(self, due: PlannedOccurrence) -> None:
         state, now = self.state, workflow.now()
+        if due.scheduled_time in state.skips:
+            if due.fires_at <= now or await self._wait(due.fires_at):
+                job_state.skip_asked(state, due, workflow.now())
+            return
         if due.not_after is not None and due.not_after < now:
             job_state.drop_plan(state)  # late by now: the planner settles the stretch as one
             return
@@ -157,6 +166,8 @@ class JobWorkflow(Attempting):
     @workflow.update(name=names.UPDATE_PAUSE)
     async def pause(self, request: PauseRequest) -> JobChanged:
         """Stop what is held; a second pause changes reason and end of the first."""
+        if self._is_repeated(request.actor):
+            return self._unchanged()
         state, actor = self.state, request.actor
         since = state.pause.since if state.pause else actor.at
         state.pause = Pause(since=since, reason=request.reason, until=request.until, by=actor.by)
@@ -165,7 +176,7 @@ class JobWorkflow(Attempting):
 
     @workflow.update(name=names.UPDATE_RESUME)
     async def resume(self, request: ResumeRequest) -> JobChanged:
-        if self.state.pause is not None:
+        if self.state.pause is not None and not self._is_repeated(request.actor):
             job_state.end_pause(self.state, self._accepted_at(request.actor))
             self._row_lacks_plan = True
             self._accept(request.actor)
@@ -174,6 +185,8 @@ class JobWorkflow(Attempting):
     @workflow.update(name=names.UPDATE_EDIT)
     async def edit(self, request: EditRequest) -> JobChanged:
         """Stop what is held under the old definition; a run in flight keeps the one it started with."""
+        if self._is_repeated(request.actor):
+            return self._unchanged()
         at = self._accepted_at(request.actor)
         job_state.edit(self.state, request.definition, at, calling=self._call is not None)
         self._row_lacks_plan = True
@@ -196,7 +209,10 @@ class JobWorkflow(Attempting):
         if self._is_known(request):
             return Triggered(execution=row, repeated=True)
         manual = ManualRun(request=request.request, at=at, by=request.actor.by, body=request.body)
-        job_state.ask_for_run(state, manual)
+        if request.force and job_state.active_key(state, workflow.now()) is not None:
+            return await self._run_beside(manual, row)
+        job_state.remember_request(state, manual)
+        state.triggers.append(manual)
         self._changes += 1
         if self._call is not None:
             self._call.stop("if_held", "triggered")
@@ -205,12 +221,73 @@ class JobWorkflow(Attempting):
             job_state.stop_waiting(state, state.run, stop, workflow.now())
         return Triggered(execution=row)
 
+    async def _run_beside(self, manual: ManualRun, row: ExecutionRow) -> Triggered:
+        """A workflow of its own runs it; the job hears of its end by a signal."""
+        state = self.state
+        job_state.remember_request(state, manual)
+        state.beside = [*state.beside, row]
+        try:
+            await workflow.execute_local_activity(
+                names.START_RUN_ACTIVITY,
+                job_state.beside(state, manual),
+                start_to_close_timeout=timedelta(seconds=5),
+                retry_policy=RetryPolicy(maximum_attempts=3),
+            )
+        except ActivityError:
+            state.beside = [known for known in state.beside if known.key != row.key]
+            state.requests = [known for known in state.requests if known.id != manual.request]
+            raise _refusal(failures.JOB_BUSY, "the run could not be started; ask again") from None
+        return Triggered(execution=row)
+
+    @workflow.update(name=names.UPDATE_SKIP)
+    async def skip(self, request: SkipRequest) -> JobChanged:
+        """Leave out one future occurrence, or take that back until it is due."""
+        if self._is_repeated(request.actor):
+            return self._unchanged()
+        job_state.skip(self.state, request.scheduled_time, skipped=request.skipped)
+        self._accept(request.actor)
+        run = self.state.run
+        if run is None or run.occurrence.scheduled_time != request.scheduled_time:
+            return self._unchanged()
+        return await self._stopped("if_held", "skipped")
+
+    @workflow.update(name=names.UPDATE_CANCEL)
+    async def cancel(self, request: CancelRequest) -> JobChanged:
+        """Stop an execution wherever it is: waiting, held, in flight or beside the loop."""
+        if self._is_repeated(request.actor):
+            return self._unchanged()
+        state, call = self.state, self._call
+        self._accept(request.actor)
+        if call is not None and call.inp.occurrence.key == request.key:
+            return await self._stopped("now", "asked")
+        if any(row.key == request.key for row in state.beside):
+            await self._stop_beside(request.key, "asked")
+            return JobChanged(view=self.view(), in_flight=[InFlight(key=request.key, state="stopping")])
+        job_state.cancel_waiting(state, request.key, workflow.now())
+        return self._unchanged()
+
+    async def _stop_beside(self, key: str, reason: str) -> None:
+        request = key.rpartition(":manual-")[2]
+        handle = workflow.get_external_workflow_handle(
+            names.run_workflow_id(self.state.tenant, self.state.ref, request)
+        )
+        try:
+            await handle.signal(names.SIGNAL_STOP, reason)
+        except ApplicationError:
+            self.state.beside = [row for row in self.state.beside if row.key != key]  # it is gone
+
+    def _unchanged(self) -> JobChanged:
+        return JobChanged(view=self.view())
+
     @workflow.update(name=names.UPDATE_DELETE)
     async def delete(self, request: DeleteRequest) -> JobChanged:
         """The id is free at once; a run in flight finishes its attempt, or is broken off."""
         self.state.deleted = True
         self.state.triggers = []
         self._accept(request.actor)
+        if request.running == "cancel":
+            for row in self.state.beside:
+                await self._stop_beside(row.key, "deleted")
         return await self._stopped("now" if request.running == "cancel" else "if_held", "deleted")
 
     @pause.validator
@@ -224,7 +301,8 @@ class JobWorkflow(Attempting):
     @edit.validator
     def _check_edit(self, request: EditRequest) -> None:
         self._refuse_deleted()
-        self._refuse_revision(request.if_revision)
+        if not self._is_repeated(request.actor):
+            self._refuse_revision(request.if_revision)
 
     @delete.validator
     def _check_delete(self, request: DeleteRequest) -> None:
@@ -236,13 +314,43 @@ class JobWorkflow(Attempting):
         self._refuse_deleted()
         if self._is_known(request):
             return
-        if len(self.state.triggers) >= TRIGGERS_MAX:
-            raise _refusal(failures.TOO_MANY_TRIGGERS, f"{TRIGGERS_MAX} manual runs wait already")
+        if len(self.state.triggers) + len(self.state.beside) >= TRIGGERS_MAX:
+            raise _refusal(failures.TOO_MANY_TRIGGERS, f"{TRIGGERS_MAX} manual runs wait or run already")
+        if request.force:
+            return
         if (active := job_state.active_key(self.state, workflow.now())) is not None:
             raise _refusal(failures.RUN_ACTIVE, active)
 
+    @skip.validator
+    def _check_skip(self, request: SkipRequest) -> None:
+        self._refuse_deleted()
+        state, at = self.state, request.scheduled_time
+        if self._is_repeated(request.actor):
+            return
+        if at <= state.cursor:
+            raise _refusal(failures.NO_SUCH_OCCURRENCE, "it has been served already")
+        run = state.run
+        if run is not None and run.occurrence.scheduled_time == at and run.fires_at <= workflow.now():
+            raise _refusal(failures.RUN_ACTIVE, run.occurrence.key)
+        if request.skipped and len(state.skips) >= SKIPS_MAX:
+            raise _refusal(failures.TOO_MANY_SKIPS, f"{SKIPS_MAX} occurrences are to be skipped already")
+
+    @cancel.validator
+    def _check_cancel(self, request: CancelRequest) -> None:
+        state, key = self.state, request.key
+        waiting = (names.manual_key(state.tenant, state.ref, one.request) for one in state.triggers)
+        alive = {*waiting, *(row.key for row in state.beside)}
+        if state.run is not None:
+            alive.add(state.run.occurrence.key)
+        if key not in alive and not self._is_repeated(request.actor):
+            raise _refusal(failures.EXECUTION_ENDED, key)
+
     def _is_known(self, request: TriggerRequest) -> bool:
         return any(known.id == request.request for known in self.state.requests)
+
+    def _is_repeated(self, actor: Actor) -> bool:
+        """The call was answered before, perhaps by a run of this workflow that has continued as new."""
+        return bool(actor.operation) and actor.operation in self.state.operations
 
     def _refuse_deleted(self) -> None:
         if self.state.deleted:
@@ -284,6 +392,8 @@ class JobWorkflow(Attempting):
 
     def _accept(self, actor: Actor) -> None:
         """A change was accepted: wake the loop and tell the index."""
+        if actor.operation:
+            self.state.operations = [*self.state.operations[1 - RECENT_REQUESTS :], actor.operation]
         self.state.updated_at = max(self.state.updated_at, self._accepted_at(actor))
         self._changes += 1
         self._publish()
@@ -295,6 +405,11 @@ class JobWorkflow(Attempting):
         self._start_flush()
 
     # -- words, questions --------------------------------------------------------------------------
+
+    @workflow.signal(name=names.SIGNAL_ENDED)
+    def ended(self, end: RunEnded) -> None:
+        """A run beside the loop tells how it ended."""
+        job_state.ended_beside(self.state, end)
 
     @workflow.query(name=names.QUERY_VIEW)
     def view(self) -> JobView:

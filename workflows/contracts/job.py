@@ -91,6 +91,8 @@ class JobState(Contract):
     late_until: Instant | None = None
     run: RunState | None = None
     triggers: list[ManualRun] = []
+    beside: list[ExecutionRow] = []
+    """Runs beside the loop that have not told their end."""
     operations: list[str] = []
     """The last :data:`RECENT_REQUESTS` changes that carried an id, oldest first: done once each."""
     skips: list[Instant] = []
@@ -162,6 +164,13 @@ class DeleteRequest(Contract):
     actor: Actor
 
 
+class RunEnded(Contract):
+    """How a run beside the loop ended."""
+
+    last_run: LastRun
+    ended_at: Instant
+
+
 class FiredSignal(Contract):
     """A worker's word that a run it was asked to stop had fired already."""
 
@@ -194,6 +203,8 @@ class JobView(Contract):
     skips: list[Instant] = []
     waiting: list[ExecutionRow] = []
     """Manual runs that have been accepted and wait for their turn."""
+    beside: list[ExecutionRow] = []
+    """Runs beside the loop."""
 
 
 class JobChanged(Contract):

@@ -81,6 +81,8 @@ def view(state: JobState, *, calling: bool) -> JobView:
         last_run=state.last_run,
         stats=state.stats,
         current=current(state, calling=calling),
+        skips=state.skips,
+        beside=state.beside,
         waiting=[manual_row(state, manual) for manual in state.triggers],
     )
 

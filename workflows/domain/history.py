@@ -188,7 +188,10 @@ def _execution(inp: AttemptInput, outcome: Outcome, seq: int, *, started_at: dat
     )
 
 
-def _progress(inp: AttemptInput, execution: ExecutionRow) -> JobProgress:
+def _progress(inp: AttemptInput, execution: ExecutionRow) -> JobProgress | None:
+    """None for a run beside the loop (number 0): the job itself tells what that one moves."""
+    if inp.run_number == 0:
+        return None
     ended_at = execution.ended_at or execution.fires_at
     counts: Stats = stats.after_run(inp.stats, execution.outcome, ended_at)
     return JobProgress(

@@ -16,11 +16,12 @@ from workflows.contracts.job import (
     AnsweredRequest,
     JobState,
     ManualRun,
+    RunEnded,
     RunState,
     StopIntent,
 )
 from workflows.contracts.planning import Plan, PlanInput, PlannedOccurrence, Stretch
-from workflows.contracts.records import ExecutionRow, JobRow, Outcome, Record
+from workflows.contracts.records import ExecutionRow, JobProgress, JobRow, Outcome, Record
 from workflows.domain import backlog, details, gate, history, stats
 from workflows.domain.gate import ActiveRun, Decision
 
@@ -56,12 +57,83 @@ def begin_manual(state: JobState, manual: ManualRun) -> None:
     )
 
 
-def ask_for_run(state: JobState, manual: ManualRun) -> None:
-    """Queue a manual run and remember its request."""
+def remember_request(state: JobState, manual: ManualRun) -> None:
+    """Remember the request of a manual run."""
     key = names.manual_key(state.tenant, state.ref, manual.request)
     answered = AnsweredRequest(id=manual.request, key=key)
     state.requests = [*state.requests[-(RECENT_REQUESTS - 1) :], answered]
-    state.triggers.append(manual)
+
+
+def beside(state: JobState, manual: ManualRun) -> JobState:
+    """The state of a workflow of its own that does this manual run beside the job's loop."""
+    alone = JobState(
+        tenant=state.tenant,
+        job=state.job,
+        ref=state.ref,
+        generation=state.generation,
+        definition=state.definition,
+        revision=state.revision,
+        created_at=state.created_at,
+        updated_at=state.updated_at,
+        cursor=state.cursor,
+        plan_exhausted=True,
+        hints=state.hints,
+        tzdata=state.tzdata,
+    )
+    begin_manual(alone, manual)
+    if alone.run is not None:
+        alone.run.run_number = 0  # its records say nothing of the job's progress
+    return alone
+
+
+def ended_beside(state: JobState, end: RunEnded) -> None:
+    """A run beside the loop has ended: count it, once."""
+    if all(known.key != end.last_run.key for known in state.beside):
+        return
+    state.beside = [known for known in state.beside if known.key != end.last_run.key]
+    state.stats = stats.after_run(state.stats, end.last_run.outcome, end.ended_at)
+    state.last_run = end.last_run
+    state.run_number += 1
+    progress = JobProgress(
+        run_number=state.run_number,
+        stats=state.stats,
+        last_run=state.last_run,
+        next_fires_at=state.plan[0].fires_at if state.plan else None,
+    )
+    keep(state, [Record(tenant=state.tenant, ref=state.ref, progress=progress)])
+
+
+# -- skips and cancellations -----------------------------------------------------------------------
+
+
+def skip(state: JobState, scheduled_time: datetime, *, skipped: bool) -> None:
+    others = [instant for instant in state.skips if instant != scheduled_time]
+    state.skips = sorted([*others, scheduled_time]) if skipped else others
+
+
+def skip_asked(state: JobState, due: PlannedOccurrence, now: datetime) -> None:
+    """The instant of an occurrence that was to be left out has come."""
+    state.cursor = max(state.cursor, due.scheduled_time)
+    state.skips = [instant for instant in state.skips if instant > state.cursor]
+    state.plan = state.plan[1:]
+    record_stretch(state, _stretch([due]), "skipped", "asked", now)
+
+
+def cancel_waiting(state: JobState, key: str, now: datetime) -> bool:
+    """End an execution that no activity holds; False if ``key`` is none of those."""
+    run = state.run
+    if run is not None and run.occurrence.key == key:
+        settle(state, run, attempt_input(state, run), "cancelled", "asked", now)
+        return True
+    for place, manual in enumerate(state.triggers):
+        if names.manual_key(state.tenant, state.ref, manual.request) == key:
+            del state.triggers[place]
+            alone = beside(state, manual)
+            if alone.run is not None:
+                settle(alone, alone.run, attempt_input(alone, alone.run), "cancelled", "asked", now)
+                keep(state, alone.records)
+            return True
+    return False
 
 
 def put_back(state: JobState, run: RunState, now: datetime) -> None:
@@ -135,6 +207,7 @@ def adopt(state: JobState, plan: Plan, now: datetime) -> None:
     if plan.missed is not None:
         record_stretch(state, plan.missed, "missed", None, now)
     state.cursor = max(state.cursor, plan.cursor)
+    state.skips = [instant for instant in state.skips if instant > state.cursor]
     state.plan = list(plan.occurrences)
     # A skipped occurrence does not use up max_runs, so only an empty plan says that it is used up.
     state.plan_exhausted = plan.exhausted and (state.definition.max_runs is None or not plan.occurrences)
@@ -176,7 +249,7 @@ def returned(state: JobState, run: RunState, inp: AttemptInput, report: AttemptR
     if stop.intent == "now":
         settle(state, run, inp, "cancelled", stop.reason, now)
     elif stop.intent == "if_held" and not report.fired:
-        stopped_unfired(state, run, inp, now)
+        stopped_unfired(state, run, inp, stop, now)
     elif report.reason == "clock_behind" and is_unserved(run) and run.occurrence.trigger == "schedule":
         put_back(state, run, now)  # planned under a clock that has been set back since
         drop_plan(state)
@@ -194,9 +267,12 @@ def late(state: JobState, run: RunState, now: datetime) -> None:
     state.late_until = run.occurrence.scheduled_time
 
 
-def stopped_unfired(state: JobState, run: RunState, inp: AttemptInput, now: datetime) -> None:
+def stopped_unfired(state: JobState, run: RunState, inp: AttemptInput, stop: StopIntent,
+                    now: datetime) -> None:  # fmt: skip
     """A stop reached the run before any request of this attempt was written."""
-    if state.deleted:
+    if stop.intent == "now":
+        settle(state, run, inp, "cancelled", stop.reason, now)
+    elif state.deleted:
         settle(state, run, inp, "cancelled", "deleted", now)
     elif run.attempt == 1:
         put_back(state, run, now)

@@ -1,0 +1,58 @@
+"""A run beside its job's loop: a forced manual run, with its own attempts, retries and end."""
+
+from __future__ import annotations
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from workflows.attempting import Attempting
+    from workflows.contracts import names
+    from workflows.contracts.job import JobState, RunEnded
+    from workflows.domain import details, job_state
+
+
+@workflow.defn(name=names.RUN_WORKFLOW)
+class RunWorkflow(Attempting):
+    """Its state is that of a job without sources; what it counts is told to the job at its end."""
+
+    @workflow.init
+    def __init__(self, state: JobState) -> None:
+        super().__init__(state)
+
+    @workflow.run
+    async def run(self, _: JobState) -> None:
+        state = self.state
+        while state.run is not None or state.records:
+            if self._history_is_long():
+                await workflow.wait_condition(workflow.all_handlers_finished)
+                workflow.continue_as_new(state)
+            workflow.set_current_details(details.describe(state))
+            if state.run is not None:
+                await self._attempt(state.run)
+                await self._tell_job()
+            else:
+                await self._hand_over()
+        workflow.set_current_details(details.describe(state))
+        await workflow.wait_condition(workflow.all_handlers_finished)
+
+    async def _tell_job(self) -> None:
+        last_run = self.state.last_run
+        if last_run is None:  # a retry follows
+            return
+        end = RunEnded(last_run=last_run, ended_at=last_run.ended_at or workflow.now())
+        job = workflow.get_external_workflow_handle(names.job_workflow_id(self.state.tenant, self.state.ref))
+        try:
+            await job.signal(names.SIGNAL_ENDED, end)
+        except ApplicationError:
+            workflow.logger.info("the job of this run has been deleted meanwhile")
+
+    @workflow.signal(name=names.SIGNAL_STOP)
+    def stop(self, reason: str) -> None:
+        """Stop wherever it is: held, in flight or waiting for a retry."""
+        state = self.state
+        self._changes += 1
+        if self._call is not None:
+            self._call.stop("now", reason)
+        elif state.run is not None:
+            job_state.cancel_waiting(state, state.run.occurrence.key, workflow.now())
