@@ -56,7 +56,7 @@ def create_app(
     )
     app.state.carillon = state
     app.openapi = partial(document, app)  # type: ignore[method-assign]
-    app.add_middleware(ProblemMiddleware)
+    app.add_middleware(ProblemMiddleware, random_name=random_name)
     for kind in (ProblemError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _answer)
     for noun in (jobs, job_batches, job_actions, executions, schedules, operations):

@@ -6,11 +6,14 @@ import logging
 import time
 
 from prometheus_client import Counter, Histogram
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.clock import RandomName
 from api.problem_table import problem_for
 from api.problems import Kind, ProblemError, respond
+from api.request_id import HEADER, begin_request, current_request_id
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +30,9 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 class ProblemMiddleware:
     """Lets no exception out; an unknown one is logged whole and answered without its text."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, random_name: RandomName) -> None:
         self._app = app
+        self._random_name = random_name
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -36,11 +40,13 @@ class ProblemMiddleware:
             return
         started = time.monotonic()
         status = 0
+        request_id = begin_request(Headers(scope=scope).get(HEADER), self._random_name())
 
         async def note(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                MutableHeaders(scope=message)[HEADER] = request_id
                 _count(scope, status, time.monotonic() - started)
             await send(message)
 
@@ -58,7 +64,13 @@ def _problem(error: Exception, scope: Scope) -> ProblemError:
     problem = problem_for(error)
     if problem is not None:
         return problem
-    log.exception("unhandled error in %s %s", scope["method"], _route(scope), exc_info=error)
+    log.exception(
+        "unhandled error in %s %s, request %s",
+        scope["method"],
+        _route(scope),
+        current_request_id(),
+        exc_info=error,
+    )
     return ProblemError(Kind.INTERNAL, "This is a fault of the service and has been logged.")
 
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from temporalio.service import RPCError
 
+from api.audit import Audit
 from api.auth.keys import SharedSecret
 from api.auth.verifier import TokenVerifier
 from api.clock import Clock, RandomName, random_name, system_clock
@@ -18,12 +19,14 @@ from api.jobs.changes import Changes
 from api.jobs.creation import Creation
 from api.jobs.editing import Editing
 from api.jobs.locks import JobLocks
-from api.jobs.recent_keys import RecentKeys
 from api.jobs.refs import Refs
 from api.jobs.sweeper import Sweeper
+from api.once import Once
+from infra.database.audit import AuditLog
 from infra.database.engine import Database
 from infra.database.errors import DatabaseError
 from infra.database.executions import History
+from infra.database.idempotency import IdempotencyKeys
 from infra.database.jobs import JobIndex
 from infra.settings import Settings
 from infra.temporal.errors import SetupError
@@ -50,10 +53,12 @@ class AppState:
         self.database = Database.open(settings.database_url, durable=settings.durable)
         self.index = JobIndex(self.database)
         self.history = History(self.database)
+        self.audit_log = AuditLog(self.database)
+        self.audit = Audit(self.audit_log, clock, random_name)
         self.refs = Refs(self.index)
         self.creation = Creation(self.index, self.refs, settings)
         self.changes = Changes(self.temporal, self.index, self.refs, JobLocks())
-        self.recent_keys = RecentKeys()
+        self.once = Once(IdempotencyKeys(self.database), clock, random_name)
         self.editing = Editing(self.temporal, self.changes, settings, clock)
         self._schema_ready = asyncio.Event()
 
@@ -71,6 +76,7 @@ class AppState:
         tasks = [
             asyncio.create_task(self._migrate(), name="migrate"),
             asyncio.create_task(sweeper.run(), name="sweep reservations"),
+            asyncio.create_task(self.audit.run(), name="write the audit log"),
         ]
         try:
             yield
@@ -78,6 +84,7 @@ class AppState:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self.audit.close()
             await self.temporal.close()
             await self.database.close()
 

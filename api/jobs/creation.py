@@ -28,6 +28,7 @@ from api.jobs.reading import row_of_view
 from api.jobs.refs import Refs
 from api.problem_table import LATER
 from api.problems import Kind, ProblemError
+from api.request_id import current_request_id
 from infra.database.admission import Draft, Reservation
 from infra.database.errors import DatabaseError, ReservationRefused
 from infra.database.jobs import JobIndex
@@ -143,6 +144,7 @@ class Creation:
             fingerprint=new.fingerprint,
             idempotency_key=new.key,
             created_by=new.by,
+            request_id=current_request_id(),
         )
 
     async def _activate(self, client: Client, begun: dict[int, JobState]) -> dict[int, ProblemError]:

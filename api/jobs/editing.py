@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from api.clock import Clock
@@ -24,6 +25,14 @@ ATTEMPTS = 4
 """How often a patch without If-Match is made again when other processes changed the job meanwhile."""
 
 
+@dataclass(frozen=True, slots=True)
+class Edited:
+    """The job after an edit; ``before`` is the revision it had, the same if nothing was changed."""
+
+    view: JobView
+    before: int
+
+
 class Editing:
     def __init__(self, connection: Connection, changes: Changes, settings: Settings, clock: Clock) -> None:
         self._connection = connection
@@ -33,7 +42,7 @@ class Editing:
 
     async def patch(
         self, found: Found, patch: dict[str, Any], *, if_match: IfMatch | None, by: str, update_id: str
-    ) -> JobView:
+    ) -> Edited:
         """The job after the patch. A patch that changes nothing is no change, and gives no revision."""
         asked = without_identity(patch, found.job)
         _refuse_read_only(asked)
@@ -57,7 +66,7 @@ class Editing:
 
     async def replace(
         self, found: Found, wanted: JobDefinition, *, if_match: IfMatch | None, by: str, update_id: str
-    ) -> JobView:
+    ) -> Edited:
         """The job after its definition is replaced."""
         async with self._changes.turn(found) as turn:
             view = await self._view(found, if_match)
@@ -80,7 +89,7 @@ class Editing:
         revision: int | None,
         by: str,
         update_id: str,
-    ) -> JobView:
+    ) -> Edited:
         now = self._clock()
         definition = settle(
             wanted,
@@ -91,10 +100,13 @@ class Editing:
             stored=view.definition,
         )
         if definition == view.definition:
-            return view
-        request = EditRequest(definition=definition, if_revision=revision, actor=Actor(by=by, at=now))
+            return Edited(view, view.revision)
+        actor = Actor(by=by, at=now, operation=update_id)
+        request = EditRequest(definition=definition, if_revision=revision, actor=actor)
         changed = await turn.change(UPDATE_EDIT, request, update_id=update_id, now=now)
-        return changed.view
+        after = changed.view.revision
+        # Others may have changed the job since it was looked at; an edit raises its revision by one.
+        return Edited(changed.view, after if after == view.revision else after - 1)
 
 
 def without_identity(document: dict[str, Any], job: str) -> dict[str, Any]:

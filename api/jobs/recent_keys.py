@@ -1,8 +1,6 @@
-"""Idempotency-Keys of calls that change a job, as far as this process has seen them.
+"""Idempotency-Keys of calls that change something, as far as this process has seen them.
 
-A creation's key is kept by the index. A trigger, a pause and a resume are safe to repeat without any
-table, since the job remembers requests and updates; what is checked here is that the same key does not
-come with another request.
+What is checked here, that the same key does not come with another request, holds without the database.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settles reservations that nobody finished: Temporal says whether the job was started.
+"""Settles reservations that nobody finished: Temporal says whether the job was started. Forgets old keys.
 
 One that was started is activated as its workflow knows it, one that was not is given up. Every API
 process sweeps; each step is a statement that does nothing the second time.
@@ -42,6 +42,7 @@ class Sweeper:
         while True:
             try:
                 await self.sweep()
+                await self._index.forget_keys(self._clock())
             except (DatabaseError, RPCError, SetupError) as error:
                 log.info("reservations are settled later: %s", error)
             except Exception:  # a fault of ours must not end the sweeping for good

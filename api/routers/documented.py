@@ -28,6 +28,7 @@ CHANGE = (Kind.NO_ANSWER, Kind.BUSY, Kind.SCHEDULER_UNAVAILABLE, Kind.DATABASE_U
 CREATE_CALL = "POST /v1/jobs"
 """Part of a creation's fingerprint; one of a batch has the same."""
 TEXT = {"type": "string"}
+INTEGER = {"type": "integer"}
 ETAG = {"ETag": {"description": "The revision.", "schema": TEXT}}
 CREATED = {**ETAG, "Location": {"description": "Where the job is.", "schema": TEXT}}
 

@@ -53,14 +53,19 @@ async def pause_job(
     found = await state.refs.find(state.temporal, caller.tenant, existing_id(job_id))
     document = await read_object(request, may_be_empty=True)
     asked = parse_model(PauseBody, document)
-    now = state.clock()
-    if asked.until is not None and asked.until <= now:
-        raise invalid(
-            "The end of a pause must lie in the future; leave it out to pause until a resume.", "/until"
-        )
-    key = _key(state, idempotency_key, caller, f"POST /v1/jobs/{job_id}/pause", document)
-    pause = PauseRequest(reason=asked.reason, until=asked.until, actor=Actor(by=caller.subject, at=now))
-    return await _changed(state, found, UPDATE_PAUSE, pause, key)
+
+    async def pause(operation: str) -> JSONResponse:
+        now = state.clock()
+        if asked.until is not None and asked.until <= now:
+            raise invalid(
+                "The end of a pause must lie in the future; leave it out to pause until a resume.", "/until"
+            )
+        actor = Actor(by=caller.subject, at=now, operation=operation)
+        change = PauseRequest(reason=asked.reason, until=asked.until, actor=actor)
+        return await _changed(state, caller, found, UPDATE_PAUSE, change, operation)
+
+    key = _key(idempotency_key, caller, f"POST /v1/jobs/{job_id}/pause", document)
+    return await state.once.answer(key, pause)
 
 
 @router.post(
@@ -81,9 +86,13 @@ async def resume_job(
     found = await state.refs.find(state.temporal, caller.tenant, existing_id(job_id))
     document = await read_object(request, may_be_empty=True)
     parse_model(ResumeBody, document)
-    key = _key(state, idempotency_key, caller, f"POST /v1/jobs/{job_id}/resume", document)
-    resume = ResumeRequest(actor=Actor(by=caller.subject, at=state.clock()))
-    return await _changed(state, found, UPDATE_RESUME, resume, key)
+
+    async def resume(operation: str) -> JSONResponse:
+        actor = Actor(by=caller.subject, at=state.clock(), operation=operation)
+        return await _changed(state, caller, found, UPDATE_RESUME, ResumeRequest(actor=actor), operation)
+
+    key = _key(idempotency_key, caller, f"POST /v1/jobs/{job_id}/resume", document)
+    return await state.once.answer(key, resume)
 
 
 @router.post(
@@ -117,37 +126,41 @@ async def trigger_job(
             "Running beside an active run (`force`) is not available yet; leave it out.",
             errors=invalid("Not available yet; leave it out.", "/force").errors,
         )
-    key = _key(state, idempotency_key, caller, f"POST /v1/jobs/{job_id}/trigger", document)
+    key = _key(idempotency_key, caller, f"POST /v1/jobs/{job_id}/trigger", document)
     name = asked.request or (key.derive("trigger") if key else state.random_name())
-    trigger = TriggerRequest(
-        request=name,
-        body=OwnBody(value=asked.body) if "body" in document else None,
-        actor=Actor(by=caller.subject, at=state.clock()),
-    )
-    triggered = await state.changes.send(
-        found, UPDATE_TRIGGER, trigger, Triggered, update_id=f"trigger-{name}"
-    )
-    execution = execution_document(job_id, triggered.execution)
-    return JSONResponse(execution, 202, headers={"Location": f"/v1/executions/{execution['id']}"})
+
+    async def trigger(_: str) -> JSONResponse:
+        """Named by its request, which the job remembers."""
+        operation = f"trigger-{name}"
+        asked_for = TriggerRequest(
+            request=name,
+            body=OwnBody(value=asked.body) if "body" in document else None,
+            actor=Actor(by=caller.subject, at=state.clock(), operation=operation),
+        )
+        triggered = await state.changes.send(found, UPDATE_TRIGGER, asked_for, Triggered, update_id=operation)
+        revision = triggered.execution.revision
+        await state.audit.note(
+            caller, "trigger", found.job, revision, revision, change=f"{found.ref} {operation}"
+        )
+        execution = execution_document(job_id, triggered.execution)
+        return JSONResponse(execution, 202, headers={"Location": f"/v1/executions/{execution['id']}"})
+
+    return await state.once.answer(key, trigger)
 
 
-def _key(
-    state: AppState, header: str | None, caller: Principal, call: str, document: dict[str, Any]
-) -> IdempotencyKey | None:
-    key = parse_key(header, tenant=caller.tenant, call=call, body=document)
-    if key is not None:
-        state.recent_keys.check(key, state.clock())
-    return key
+def _key(header: str | None, caller: Principal, call: str, document: dict[str, Any]) -> IdempotencyKey | None:
+    return parse_key(header, tenant=caller.tenant, call=call, body=document)
 
 
 async def _changed(
-    state: AppState, found: Found, update: str, request: Contract, key: IdempotencyKey | None
+    state: AppState, caller: Principal, found: Found, update: str, request: Contract, operation: str
 ) -> JSONResponse:
-    """The update's id comes from the key, so that a repeat is answered and not done again."""
-    name = key.derive_exact(update) if key else state.random_name()
+    """The update's id is the operation's, so that a repeat is answered and not done again."""
     changed = await state.changes.change(
-        found, update, request, update_id=f"{update}-{name}", now=state.clock()
+        found, update, request, update_id=f"{update}-{operation}", now=state.clock()
     )
+    revision = changed.view.revision
+    await state.audit.note(caller, update, found.job, revision, revision, change=f"{found.ref} {operation}")
     document = document_of_view(found.tenant, changed.view, state.clock())
     document["in_flight"] = [running.model_dump(mode="json") for running in changed.in_flight]
     return job_response(document)

@@ -12,17 +12,17 @@ from api import examples
 from api.access import State, Writer
 from api.auth.principal import Principal
 from api.body import BATCH_MAX_BYTES, read_object
-from api.idempotency import fingerprint, parse_key
+from api.idempotency import IdempotencyKey, fingerprint, parse_key
 from api.invalid import escape
 from api.jobs.answers import BatchAnswer
 from api.jobs.creation import NewJob, initial_state, initial_view
 from api.jobs.intake import parse_intake, settle_new
 from api.jobs.reading import document_of_row, document_of_view
 from api.openapi import body, problems, security
-from api.problem_table import problem_for
+from api.problem_table import LATER, problem_for
 from api.problems import Kind, ProblemError, invalid
 from api.requests import BATCH_MAX, BatchBody
-from api.routers.documented import ALWAYS, BODY, CREATE_CALL, KeyHeader
+from api.routers.documented import ALWAYS, BODY, CREATE_CALL, INTEGER, KeyHeader
 from api.state import AppState
 from infra.database.admission import Reservation
 
@@ -34,7 +34,12 @@ router = APIRouter(prefix="/v1/jobs", tags=["Jobs"])
     operation_id="createJobs",
     summary="Create many jobs",
     response_model=BatchAnswer,
-    responses=problems(*ALWAYS, *BODY, Kind.SCHEDULER_UNAVAILABLE, Kind.DATABASE_UNAVAILABLE),
+    responses={
+        200: {"headers": {"Retry-After": {"description": "Some may be tried again.", "schema": INTEGER}}},
+        **problems(
+            *ALWAYS, *BODY, Kind.IDEMPOTENCY_MISMATCH, Kind.SCHEDULER_UNAVAILABLE, Kind.DATABASE_UNAVAILABLE
+        ),
+    },
     openapi_extra={"security": security("jobs:write"), **body(BatchBody, examples.BATCH)},
 )
 async def create_jobs(
@@ -42,11 +47,24 @@ async def create_jobs(
 ) -> JSONResponse:
     """Up to 200 jobs, a result for each in order. A repeat under the same `Idempotency-Key` is safe.
 
+    With `Retry-After` some results are 429 or 503: send the whole batch again under the same key then.
+
     The whole body is at most 4 MiB, each definition 64 KiB.
     """
     document = await read_object(request, limit=BATCH_MAX_BYTES)
     items = _items(document)
     key = parse_key(idempotency_key, tenant=caller.tenant, call="POST /v1/jobs/batch", body=document)
+
+    async def create(_: str) -> JSONResponse:
+        """Named by nothing: each job has a key of its own, made from the batch's."""
+        return await _answer(state, caller, items, key)
+
+    return await state.once.answer(key, create)
+
+
+async def _answer(
+    state: AppState, caller: Principal, items: list[dict[str, Any]], key: IdempotencyKey | None
+) -> JSONResponse:
     results: list[dict[str, Any]] = [{} for _ in items]
     news: dict[int, NewJob] = {}
     now = state.clock()
@@ -65,7 +83,8 @@ async def create_jobs(
             results[place] = _refused(problem)
     for place, result in (await _created(state, caller, news)).items():
         results[place] = result
-    return JSONResponse({"results": results})
+    unfinished = any(result["status"] in (429, 503) for result in results)
+    return JSONResponse({"results": results}, headers=LATER if unfinished else None)
 
 
 def _items(document: dict[str, Any]) -> list[dict[str, Any]]:

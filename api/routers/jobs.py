@@ -9,11 +9,12 @@ from fastapi.responses import JSONResponse
 
 from api import examples
 from api.access import JobId, Reader, State, Writer, existing_id
+from api.auth.principal import Principal
 from api.body import PATCH_TYPES, read_object
 from api.idempotency import fingerprint, parse_key
 from api.jobs.answers import DeletedAnswer, JobAnswer, JobPage
 from api.jobs.creation import NewJob, initial_state, initial_view
-from api.jobs.editing import without_read_only
+from api.jobs.editing import Edited, without_read_only
 from api.jobs.intake import parse_intake, settle_new
 from api.jobs.reading import document_of_row, document_of_view, present_document, view_of
 from api.openapi import body, problems, security
@@ -32,6 +33,7 @@ from api.routers.documented import (
     KeyHeader,
     job_response,
 )
+from api.state import AppState
 from infra.database.errors import JobExists
 from workflows.contracts.job import Actor, DeleteRequest
 from workflows.contracts.names import UPDATE_DELETE
@@ -178,14 +180,14 @@ async def put_job(
                 Kind.REVISION_MISMATCH,
                 "The job exists already; leave If-None-Match out to replace it, or choose another id.",
             )
-        view = await state.editing.replace(
+        edited = await state.editing.replace(
             found,
             intake.definition,
             if_match=wanted,
             by=caller.subject,
             update_id=f"edit-{state.random_name()}",
         )
-        return job_response(document_of_view(caller.tenant, view, state.clock()))
+        return await _edited(state, caller, "replace", edited)
     raise AssertionError("unreachable")
 
 
@@ -209,14 +211,14 @@ async def patch_job(
     """A JSON merge patch, but `schedule` and `target` are replaced whole; `body: null` means no body."""
     found = await state.refs.find(state.temporal, caller.tenant, existing_id(job_id))
     patch = await read_object(request, media_types=PATCH_TYPES)
-    view = await state.editing.patch(
+    edited = await state.editing.patch(
         found,
         patch,
         if_match=parse_if_match(if_match),
         by=caller.subject,
         update_id=f"edit-{state.random_name()}",
     )
-    return job_response(document_of_view(caller.tenant, view, state.clock()))
+    return await _edited(state, caller, "patch", edited)
 
 
 @router.delete(
@@ -243,19 +245,30 @@ async def delete_job(
         view = await view_of(state.temporal, found)
         revision = view.revision if view else 0
         wanted.check(revision)
+    operation = f"delete-{state.random_name()}"
+    actor = Actor(by=caller.subject, at=now, operation=operation)
     changed = await state.changes.change(
         found,
         UPDATE_DELETE,
-        DeleteRequest(running=query.running, if_revision=revision, actor=Actor(by=caller.subject, at=now)),
-        update_id=f"delete-{state.random_name()}",
+        DeleteRequest(running=query.running, if_revision=revision, actor=actor),
+        update_id=operation,
         now=now,
     )
+    await state.audit.note(caller, "delete", job_id, changed.view.revision, None)
     return JSONResponse(
         {"id": job_id, "in_flight": [running.model_dump(mode="json") for running in changed.in_flight]}
     )
 
 
-async def _create(state: State, new: NewJob) -> JSONResponse:
+async def _edited(state: AppState, caller: Principal, operation: str, edited: Edited) -> JSONResponse:
+    """A change that changes nothing is none, for the audit log too."""
+    view = edited.view
+    if view.revision != edited.before:
+        await state.audit.note(caller, operation, view.job, edited.before, view.revision)
+    return job_response(document_of_view(caller.tenant, view, state.clock()))
+
+
+async def _create(state: AppState, new: NewJob) -> JSONResponse:
     reservation = await state.creation.create(state.temporal, new)
     job, location = reservation.job.job, {"Location": f"/v1/jobs/{reservation.job.job}"}
     if reservation.kind != "replay":

@@ -5,6 +5,7 @@ records that cannot be stored stay with their workflow.
 """
 
 from infra.database.admission import Draft, Reservation
+from infra.database.audit import AuditEntry, AuditLog
 from infra.database.engine import Database
 from infra.database.errors import (
     BadCursor,
@@ -25,6 +26,8 @@ from infra.database.writer import RecordWriter, WriterCounts
 
 __all__ = [
     "Activation",
+    "AuditEntry",
+    "AuditLog",
     "BadCursor",
     "CreateRateExceeded",
     "Database",

@@ -32,6 +32,7 @@ class Draft:
     fingerprint: str
     key: str | None = None
     created_by: str = ""
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

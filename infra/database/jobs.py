@@ -90,11 +90,12 @@ class JobIndex:
         fingerprint: str,
         idempotency_key: str | None = None,
         created_by: str = "",
+        request_id: str = "",
     ) -> Draft:
         """One creation of a batch for :meth:`reserve_all`; its id is settled here."""
         if job_id is None:
             job_id = self._new_id() if idempotency_key is None else id_of_key(tenant, idempotency_key)
-        return Draft(job_id, definition, fingerprint, idempotency_key, created_by)
+        return Draft(job_id, definition, fingerprint, idempotency_key, created_by, request_id)
 
     async def reserve_all(
         self, tenant: str, drafts: Sequence[Draft], *, max_jobs: int, create_rate: float, now: datetime

@@ -9,8 +9,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from infra.database import audit
 from infra.database.admission import Admission, Draft, KnownKey, Reservation, Usage, full
 from infra.database.errors import ReservationRefused
+from infra.database.schema import audit as audit_table
 from infra.database.schema import idempotency_keys, jobs, tenant_usage
 from infra.database.stored_job import StoredJob, definition_columns, from_row
 from infra.database.upsert import Upsert, insert
@@ -66,6 +68,11 @@ def release(connection: sa.Connection, tenant: str, ref: str, now: datetime) -> 
         return False
     connection.execute(
         sa.delete(idempotency_keys).where(idempotency_keys.c.tenant == tenant, idempotency_keys.c.ref == ref)
+    )
+    connection.execute(
+        sa.delete(audit_table).where(
+            audit_table.c.tenant == tenant, audit_table.c.id == audit.creation_id(ref)
+        )
     )
     free_quota(connection, tenant, 1)
     return True
@@ -169,6 +176,7 @@ def _known_keys(
 def _store(connection: sa.Connection, admission: Admission) -> None:
     if admission.created:
         connection.execute(_INSERT, [_columns(draft, job) for draft, job in admission.created])
+        audit.store(connection, (_entry(draft, job) for draft, job in admission.created))
         usage = admission.usage
         connection.execute(
             _TAKE,
@@ -195,6 +203,18 @@ def _store(connection: sa.Connection, admission: Admission) -> None:
                 for draft, ref in admission.learned
             ],
         )
+
+
+def _entry(draft: Draft, job: StoredJob) -> audit.AuditEntry:
+    return audit.creation(
+        tenant=job.tenant,
+        ref=job.ref,
+        job=job.job,
+        at=job.created_at,
+        by=job.created_by,
+        revision=job.revision,
+        request_id=draft.request_id,
+    )
 
 
 def _columns(draft: Draft, job: StoredJob) -> dict[str, object]:

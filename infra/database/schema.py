@@ -126,3 +126,23 @@ idempotency_keys = sa.Table(
     Index("idempotency_keys_expiry", "expires_at"),
 )
 """``ref``: what the request made, when that can be read again; ``response``: its answer, when not."""
+
+audit = sa.Table(
+    "audit",
+    metadata,
+    Column("tenant", Name, primary_key=True),
+    Column("id", Name, primary_key=True),
+    Column("at", Instant, nullable=False),
+    Column("by", Name, nullable=False),
+    Column("operation", Name, nullable=False),
+    Column("job", Name),
+    Column("from_revision", Integer),
+    Column("to_revision", Integer),
+    Column("request_id", Name, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""One row an accepted change. Its id comes from the change where that can be asked for twice."""
+
+_latest = audit.c.at.desc()
+Index("audit_of_tenant", audit.c.tenant, _latest, audit.c.id)
+Index("audit_of_job", audit.c.tenant, audit.c.job, _latest, audit.c.id)
