@@ -122,12 +122,12 @@ async def _alive(state: AppState, found: Found) -> list[ExecutionRow]:
     if view is None:
         return []
     current = [] if view.current is None else [_as_of(view.current, state.clock())]
-    return [*reversed(view.waiting), *current]
+    return [*reversed(view.waiting), *reversed(view.beside), *current]
 
 
 def _as_of(current: ExecutionRow, now: datetime) -> ExecutionRow:
     """A query cannot see whether a held run's instant has come; whoever reads compares clocks."""
-    if current.outcome == "held" and current.fires_at <= now:
+    if current.outcome in ("held", "retrying") and current.fires_at <= now:
         return current.model_copy(update={"outcome": "running"})
     return current
 
