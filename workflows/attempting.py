@@ -16,6 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.attempt import AttemptCall, LostAttempt
     from workflows.contracts import names
     from workflows.contracts.attempt import AttemptReport
+    from workflows.contracts.base import rfc3339
     from workflows.contracts.job import FiredSignal, JobState, RunState, StopIntent
     from workflows.domain import backlog, job_state, look_ahead
 
@@ -59,7 +60,11 @@ class Attempting:
     async def _sleep(self, until: datetime | None, seen: int) -> bool:
         timeout = None if until is None else max(until - workflow.now(), timedelta(milliseconds=1))
         try:
-            await workflow.wait_condition(lambda: self._changes != seen, timeout=timeout)
+            await workflow.wait_condition(
+                lambda: self._changes != seen,
+                timeout=timeout,
+                timeout_summary=None if until is None else f"until {rfc3339(until)}",
+            )
         except TimeoutError:
             return True
         return False
@@ -128,7 +133,7 @@ class Attempting:
                     result_type=bool,
                     start_to_close_timeout=timedelta(seconds=10),
                     retry_policy=RetryPolicy(maximum_attempts=3),
-                    summary=f"write {len(batch)} records",
+                    summary="write 1 record" if len(batch) == 1 else f"write {len(batch)} records",
                 )
                 if not stored:
                     return
