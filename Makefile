@@ -70,7 +70,7 @@ check: setup-dev
 	@$(find-pip); pip check
 
 bench: setup-dev
-	$(BIN)/python3 -m pytest tests/bench $(ARGS)
+	$(BIN)/python3 -m tests.bench.burst $(ARGS)
 
 lock:
 	@command -v uv >/dev/null || { echo 'uv is needed: pip install uv' >&2; exit 1; }

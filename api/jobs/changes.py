@@ -25,7 +25,7 @@ from infra.database.errors import DatabaseError
 from infra.database.jobs import JobIndex
 from workflows.contracts.base import Contract
 from workflows.contracts.job import JobChanged
-from workflows.contracts.names import job_workflow_id
+from workflows.contracts.names import UPDATE_DELETE, job_workflow_id
 
 log = logging.getLogger(__name__)
 
@@ -102,4 +102,6 @@ class Turn:
                 await self.index.apply(tenant, row_of_view(tenant, changed.view, now))
         except (DatabaseError, TimeoutError) as error:
             log.warning("row of %s/%s is left to the worker: %s", tenant, ref, error)
+        if changed.view.status == "deleted" and update != UPDATE_DELETE:
+            raise ProblemError(Kind.NOT_FOUND, "The job was deleted while it was being changed.")
         return changed

@@ -99,3 +99,14 @@ def _due(text: str) -> float:
     from datetime import datetime
 
     return datetime.fromisoformat(text).timestamp()
+
+
+async def test_a_cron_job_in_a_zone_runs_on_its_minute(installation: Installation, sink: Sink) -> None:
+    await installation.create(
+        id="minutely",
+        schedule={"cron": "* * * * *", "timezone": "Europe/London"},
+        target={"type": "http", "url": sink.url("/minutely")},
+    )
+    [arrival] = await sink.wait_for("/minutely", 1, within=75)
+    assert arrival.headers["carillon-scheduled-time"].endswith(":00Z")
+    assert arrival.at >= _due(arrival.headers["carillon-scheduled-time"])
