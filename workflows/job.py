@@ -374,6 +374,7 @@ class JobWorkflow(Attempting):
         if reason == "paused" and call.inp.occurrence.trigger == "manual":
             return JobChanged(view=self.view())  # a paused job can be triggered
         call.stop(intent, reason)
+        accepted = self.view()
         in_flight: list[InFlight] = []
         try:
             await workflow.wait_condition(
@@ -385,7 +386,11 @@ class JobWorkflow(Attempting):
             given_back = self.state.run is run and run is not None and run.deliveries > 0
             if self._call is call or given_back:  # its worker gave it back or was lost: it is sent again
                 in_flight.append(InFlight(key=call.inp.occurrence.key, state="in_flight"))
-        return JobChanged(view=self.view(), in_flight=in_flight)
+        present = self.view()
+        # Others may have changed the job meanwhile: this answer is for the revision that it made.
+        kept = {"revision", "change", "definition", "status", "pause", "updated_at"}
+        mine = {name: getattr(accepted, name) for name in kept}
+        return JobChanged(view=present.model_copy(update=mine), in_flight=in_flight)
 
     def _accepted_at(self, actor: Actor) -> datetime:
         return min(actor.at, workflow.now())
