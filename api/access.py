@@ -24,11 +24,15 @@ State = Annotated[AppState, Depends(app_state)]
 
 
 def caller_with(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
-    """A dependency: the caller, if the token is valid and carries the scope."""
+    """A dependency: the caller, if the token is valid, carries the scope, and the tenant is not too fast.
+
+    It runs before any body is read.
+    """
 
     async def caller(request: Request) -> Principal:
         state = app_state(request)
         principal = await state.verifier.principal(request.headers.get("authorization"))
+        state.request_rate.take(principal.tenant)
         if scope not in principal.scopes:
             raise ProblemError(
                 Kind.FORBIDDEN,

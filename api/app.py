@@ -17,7 +17,7 @@ from api.middleware import ProblemMiddleware
 from api.openapi import document, methods_of
 from api.problem_table import method_not_allowed, problem_for
 from api.problems import Kind, ProblemError, respond
-from api.routers import executions, job_actions, job_batches, jobs, operations, schedules
+from api.routers import audit, executions, job_actions, job_batches, jobs, operations, schedules
 from api.state import AppState
 from infra.settings import Settings
 
@@ -25,6 +25,7 @@ TAGS = [
     {"name": "Jobs", "description": "Definitions and what is done with them."},
     {"name": "Executions", "description": "The record of every run."},
     {"name": "Schedules", "description": "What a schedule means, before it is used."},
+    {"name": "Audit", "description": "Who changed what."},
     {"name": "Operations", "description": "For those who run the service."},
 ]
 
@@ -32,7 +33,8 @@ TAGS = [
 def create_app(
     settings: Settings, *, clock: Clock = system_clock, random_name: RandomName = random_name
 ) -> FastAPI:
-    """The API over one installation. Raises ValueError when a secret is missing or too short.
+    """The API over one installation. Raises ValueError when a secret is missing or too short,
+    SetupError when the settings of a JWKS do not hold.
 
     Nothing is connected before the application starts, and Temporal and the database may be away
     even then: the process comes up, and ``/readyz`` says what it waits for.
@@ -59,7 +61,7 @@ def create_app(
     app.add_middleware(ProblemMiddleware, random_name=random_name)
     for kind in (ProblemError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _answer)
-    for noun in (jobs, job_batches, job_actions, executions, schedules, operations):
+    for noun in (jobs, job_batches, job_actions, executions, schedules, audit, operations):
         app.include_router(noun.router)
     return app
 

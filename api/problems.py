@@ -39,6 +39,7 @@ class Kind(Enum):
     BUSY = ("busy", 503, "The job is busy")
     NO_ANSWER = ("no-answer", 503, "No worker answered in time")
     SCHEDULER_UNAVAILABLE = ("scheduler-unavailable", 503, "Temporal cannot be reached")
+    KEYS_UNAVAILABLE = ("keys-unavailable", 503, "The issuer of tokens cannot be reached")
     DATABASE_UNAVAILABLE = ("database-unavailable", 503, "The database cannot be reached")
 
     def __init__(self, slug: str, status: int, title: str) -> None:

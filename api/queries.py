@@ -55,6 +55,13 @@ class ExecutionQuery(_List):
     until: QueryInstant | None = Field(default=None, description="Before this scheduled time.")
 
 
+class AuditQuery(_List):
+    job: str | None = Field(default=None, max_length=200, description="Changes of the job with this id.")
+    by: str | None = Field(default=None, max_length=255, description="Changes by this `sub`.")
+    since: QueryInstant | None = Field(default=None, description="From this instant on.")
+    until: QueryInstant | None = Field(default=None, description="Before this instant.")
+
+
 class DeleteQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 

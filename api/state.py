@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
 from temporalio.service import RPCError
 
 from api.audit import Audit
-from api.auth.keys import SharedSecret
+from api.auth.sources import key_source
 from api.auth.verifier import TokenVerifier
 from api.clock import Clock, RandomName, random_name, system_clock
 from api.connection import Connection
@@ -22,6 +23,7 @@ from api.jobs.locks import JobLocks
 from api.jobs.refs import Refs
 from api.jobs.sweeper import Sweeper
 from api.once import Once
+from api.rate import RequestRate
 from infra.database.audit import AuditLog
 from infra.database.engine import Database
 from infra.database.errors import DatabaseError
@@ -47,8 +49,12 @@ class AppState:
         self.clock = clock
         self.random_name = random_name
         self.verifier = TokenVerifier(
-            SharedSecret(settings.jwt_secret), issuer=settings.jwt_issuer, audience=settings.jwt_audience
+            key_source(settings, time.monotonic),
+            issuer=settings.jwt_issuer,
+            audience=settings.jwt_audience,
+            leeway=settings.jwt_leeway,
         )
+        self.request_rate = RequestRate(settings.request_rate, time.monotonic)
         self.temporal = Connection(settings)
         self.database = Database.open(settings.database_url, durable=settings.durable)
         self.index = JobIndex(self.database)
@@ -85,6 +91,7 @@ class AppState:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.audit.close()
+            await self.verifier.close()
             await self.temporal.close()
             await self.database.close()
 

@@ -35,6 +35,10 @@ class Settings(BaseSettings):
     """HS256 secret of the API's tokens, at least 32 bytes."""
     jwt_issuer: str | None = None
     jwt_audience: str | None = None
+    jwt_leeway: timedelta = Field(default=timedelta(seconds=30), ge=timedelta(0), le=timedelta(minutes=5))
+    """Allowed difference between the clock of whoever issues tokens and ours."""
+    jwks_url: str | None = None
+    """JWKS of an OpenID Connect provider whose tokens (RS256, ES256) are taken as well."""
     signing_secret: SecretStr = SecretStr("")
     """Installation secret from which each tenant's webhook signing secret is derived."""
     public_url: str = ""
@@ -58,6 +62,10 @@ class Settings(BaseSettings):
     """Jobs a tenant may have; the default plan's quota."""
     create_rate: float = Field(default=50.0, gt=0)
     """Jobs a tenant may create per second in the long run; ten times as many at once."""
+    request_rate: float = Field(default=100.0, gt=0)
+    """Calls a tenant may make per second of one API process in the long run; twice as many at once."""
+    max_event_streams: int = Field(default=20, ge=1)
+    """Event streams a tenant may keep open with one API process."""
     log_level: str = "INFO"
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
     """Port of a worker's Prometheus metrics; None serves none. The API serves its own at ``/metrics``."""

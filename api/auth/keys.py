@@ -28,6 +28,9 @@ class KeySource(Protocol):
 
     async def key_for(self, header: Mapping[str, Any]) -> VerificationKey | None: ...
 
+    async def close(self) -> None:
+        """Ends what the source does beside answering."""
+
 
 class SharedSecret:
     """The installation's own HS256 secret."""
@@ -43,6 +46,9 @@ class SharedSecret:
 
     async def key_for(self, header: Mapping[str, Any]) -> VerificationKey | None:
         return self._key
+
+    async def close(self) -> None:
+        pass
 
 
 def decode_options(*, issuer: str | None, audience: str | None) -> Options:

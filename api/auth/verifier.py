@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import jwt
@@ -12,8 +13,6 @@ from api.auth.principal import Principal
 from api.problems import Kind, ProblemError
 from workflows.contracts.names import TENANT_PATTERN
 
-LEEWAY_S = 10
-"""Allowed difference between the issuer's clock and ours."""
 MAX_TOKEN_BYTES = 8 * 1024
 _TENANT = re.compile(TENANT_PATTERN)
 
@@ -26,10 +25,22 @@ def _refused(detail: str, *, error: str | None = "invalid_token") -> ProblemErro
 class TokenVerifier:
     """Checks signature, expiry, issuer, audience and the shape of our own claims."""
 
-    def __init__(self, keys: KeySource, *, issuer: str | None, audience: str | None) -> None:
+    def __init__(
+        self,
+        keys: KeySource,
+        *,
+        issuer: str | None,
+        audience: str | None,
+        leeway: timedelta = timedelta(seconds=30),
+    ) -> None:
+        """``leeway`` is the allowed difference between the issuer's clock and ours."""
         self._keys = keys
         self._issuer = issuer
         self._audience = audience
+        self._leeway = leeway
+
+    async def close(self) -> None:
+        await self._keys.close()
 
     async def principal(self, authorization: str | None) -> Principal:
         if not authorization:
@@ -53,11 +64,13 @@ class TokenVerifier:
                 algorithms=list(key.algorithms),
                 issuer=self._issuer,
                 audience=self._audience,
-                leeway=LEEWAY_S,
+                leeway=self._leeway,
                 options=decode_options(issuer=self._issuer, audience=self._audience),
             )
         except jwt.ExpiredSignatureError:
             raise _refused("The token has expired; get a new one.") from None
+        except jwt.ImmatureSignatureError:
+            raise _refused("The token is not valid yet (`nbf`, `iat`); compare the clocks.") from None
         except jwt.MissingRequiredClaimError as error:
             raise _refused(f"The token lacks the claim `{error.claim}`.") from None
         except jwt.InvalidIssuerError:

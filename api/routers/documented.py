@@ -22,7 +22,10 @@ KeyHeader = Annotated[
 IfMatchHeader = Annotated[
     str | None, Header(alias="If-Match", description="The ETag of the job as you know it.")
 ]
-ALWAYS = (Kind.UNAUTHENTICATED, Kind.FORBIDDEN, Kind.INTERNAL)
+ALWAYS = (
+    Kind.UNAUTHENTICATED, Kind.FORBIDDEN, Kind.TOO_MANY_REQUESTS, Kind.INTERNAL, Kind.KEYS_UNAVAILABLE,
+)  # fmt: skip
+"""What every call with a token may answer."""
 BODY = (Kind.TOO_LARGE, Kind.UNSUPPORTED_MEDIA_TYPE, Kind.MALFORMED, Kind.INVALID)
 CHANGE = (Kind.NO_ANSWER, Kind.BUSY, Kind.SCHEDULER_UNAVAILABLE, Kind.DATABASE_UNAVAILABLE)
 CREATE_CALL = "POST /v1/jobs"

@@ -54,6 +54,7 @@ def settings_in(directory: Path, **more: object) -> Settings:
         "allow_networks": ("127.0.0.0/8",),
         "temporal_address": "127.0.0.1:1",
         "create_rate": 1000.0,
+        "request_rate": 100_000.0,
         **more,
     }
     return Settings.model_validate(values)
