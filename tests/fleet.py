@@ -125,12 +125,15 @@ class Fleet:
         return dataclasses.replace(self, settings=self.settings.model_copy(update=changes))
 
     async def create(
-        self, job: str, definition: dict[str, Any], *, cursor: datetime | None = None
+        self, job: str, definition: dict[str, Any], *, cursor: datetime | None = None, **state_fields: Any
     ) -> WorkflowHandle[Any, Any]:
-        """Start a job as the API does."""
+        """Start a job as the API does, or with a past: ``state_fields`` are what became of it."""
         now = datetime.now(UTC)
         parsed = JobDefinition.model_validate(definition)
-        schedule = resolve.resolve(parsed.schedule, now=now, default_timezone="UTC", tenant=TENANT, job=job)
+        accepted = cursor or now
+        schedule = resolve.resolve(
+            parsed.schedule, now=accepted, default_timezone="UTC", tenant=TENANT, job=job
+        )
         state = JobState(
             tenant=TENANT,
             job=job,
@@ -138,7 +141,8 @@ class Fleet:
             definition=parsed.model_copy(update={"schedule": schedule}),
             created_at=now,
             updated_at=now,
-            cursor=cursor or now,
+            cursor=accepted,
+            **state_fields,
         )
         handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(
             names.JOB_WORKFLOW,

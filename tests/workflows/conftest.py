@@ -12,6 +12,11 @@ from tests.fleet import Fleet
 from tests.sink import Sink
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # A planning that ended as its job was evicted from the cache; as an error it would end the worker.
+    config.addinivalue_line("filterwarnings", "ignore:Cannot find activity to cancel:UserWarning")
+
+
 @pytest.fixture
 async def sink() -> AsyncIterator[Sink]:
     sink = await Sink().start()

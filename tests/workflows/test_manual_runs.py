@@ -1,0 +1,84 @@
+"""Manual runs: at once, once, and never beside another run."""
+
+from __future__ import annotations
+
+import json
+
+from tests.fleet import Fleet, fresh, view
+from tests.sink import Sink
+from tests.workflows.asking import Gate, at, ended, from_now, held, pause, refusal, seen, stored, trigger
+from workflows.contracts import failures
+from workflows.contracts.records import Pause
+
+
+async def test_a_manual_run_goes_before_one_that_is_only_held(fleet: Fleet, sink: Sink) -> None:
+    due = from_now(12).replace(microsecond=0)
+    job = await fleet.create(
+        fresh("before"),
+        {"schedule": {"at": at(due)}, "target": {"url": sink.url("/before"), "body": {"a": 1}}},
+    )
+    await held(job)
+    answer = await trigger(job, "first", body={"own": True})
+    assert not answer.repeated
+    [arrival] = await sink.wait_for("/before", 1, within=8)
+    assert arrival.key == answer.execution.key == f"acme/{job.id.rpartition('/')[2]}:manual-first"
+    assert arrival.headers["carillon-trigger"] == "manual"
+    assert json.loads(arrival.body) == {"own": True}
+    [row] = [row for row in await stored(fleet, job, ended) if row.ended_at]
+    assert (row.outcome, row.trigger) == ("succeeded", "manual")
+    held_again = await held(job)
+    assert held_again.current is not None
+    assert held_again.current.scheduled_time == due
+
+
+async def test_a_repeated_request_runs_once_and_another_is_refused_meanwhile(
+    fleet: Fleet, sink: Sink
+) -> None:
+    gate = Gate(sink, "/once")
+    job = await fleet.create(
+        fresh("once"), {"schedule": {"at": "2035-01-01T00:00:00Z"}, "target": {"url": sink.url("/once")}}
+    )
+    first = await trigger(job, "r1")
+    [arrival] = await sink.wait_for("/once", 1)
+    again = await trigger(job, "r1")
+    assert (again.repeated, again.execution.key) == (True, first.execution.key)
+    assert await refusal(trigger(job, "r2")) == (failures.RUN_ACTIVE, first.execution.key)
+    gate.open()
+    await seen(job, lambda found: found.stats.succeeded == 1)
+    assert (await trigger(job, "r1")).repeated
+    assert not (await trigger(job, "r2")).repeated
+    arrivals = await sink.wait_for("/once", 2)
+    assert [one.key.rpartition(":")[2] for one in arrivals] == ["manual-r1", "manual-r2"]
+    assert arrival.execution_id.endswith("manual-r1:1")
+
+
+async def test_a_paused_and_a_completed_job_can_be_run(fleet: Fleet, sink: Sink) -> None:
+    target = {"url": sink.url("/still")}
+    paused = await fleet.create(
+        fresh("paused"), {"schedule": {"every": 3600}, "target": target}, pause=Pause(since=from_now(-60))
+    )
+    completed = await fleet.create(fresh("done"), {"schedule": {"in": 0}, "target": target})
+    await seen(completed, lambda found: found.status == "completed")
+    for job in (paused, completed):
+        status = (await view(job)).status
+        before = len(sink.at("/still"))
+        await trigger(job)
+        arrivals = await sink.wait_for("/still", before + 1)
+        assert arrivals[-1].headers["carillon-trigger"] == "manual"
+        after = await seen(
+            job, lambda found: found.last_run is not None and found.last_run.trigger == "manual"
+        )
+        assert (after.status, after.current) == (status, None)
+
+
+async def test_a_pause_leaves_a_manual_run_alone(fleet: Fleet, sink: Sink) -> None:
+    gate = Gate(sink, "/alone")
+    job = await fleet.create(
+        fresh("alone"), {"schedule": {"every": 3600}, "target": {"url": sink.url("/alone")}}
+    )
+    await trigger(job)
+    await sink.wait_for("/alone", 1)
+    assert (await pause(job)).in_flight == []
+    gate.open()
+    found = await seen(job, lambda found: found.stats.runs == 1)
+    assert (found.status, found.stats.succeeded) == ("paused", 1)

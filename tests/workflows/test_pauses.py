@@ -1,0 +1,99 @@
+"""Paused time is counted and not run; a pause ends what only waits."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tests.fleet import Fleet, fresh
+from tests.sink import Sink
+from tests.workflows.asking import answers, at, from_now, pause, resume, seen, stored, told
+from workflows.contracts.records import Pause, Record
+
+
+async def test_a_retry_that_waits_ends_as_a_dead_letter(fleet: Fleet, sink: Sink) -> None:
+    answers(sink, "/waits", 500)
+    job = await fleet.create(
+        fresh("waits"),
+        {
+            "schedule": {"in": 0},
+            "retry": {"initial_interval": 60},
+            "target": {"url": sink.url("/waits")},
+        },
+    )
+    await seen(job, lambda found: found.current is not None and found.current.outcome == "retrying")
+    changed = await pause(job, reason="look")
+    assert (changed.in_flight, changed.view.current) == ([], None)
+    [row] = await stored(fleet, job, lambda rows: any(row.ended_at for row in rows))
+    assert told([row]) == [("dead_lettered", "paused", 1)]
+
+
+async def test_a_retry_that_is_held_ends_as_a_dead_letter_and_is_not_sent(fleet: Fleet, sink: Sink) -> None:
+    answers(sink, "/held-retry", 500)
+    job = await fleet.create(
+        fresh("held-retry"),
+        {
+            "schedule": {"in": 0},
+            "retry": {"initial_interval": 2, "jitter": 0},
+            "target": {"url": sink.url("/held-retry")},
+        },
+    )
+    await seen(job, lambda found: found.current is not None and found.current.outcome == "retrying")
+    changed = await pause(job)
+    assert changed.in_flight == []
+    [row] = await stored(fleet, job, lambda rows: any(row.ended_at for row in rows))
+    assert told([row]) == [("dead_lettered", "paused", 1)]
+    await resume(job)
+    await seen(job, lambda found: found.status == "completed")
+    assert len(sink.at("/held-retry")) == 1
+
+
+async def test_a_resume_counts_the_paused_time_in_one_row(fleet: Fleet, sink: Sink) -> None:
+    since = from_now(-3600).replace(microsecond=0)
+    job = await fleet.create(
+        fresh("hour"),
+        {"schedule": {"every": 60, "anchor": at(since)}, "target": {"url": sink.url("/hour")}},
+        cursor=since,
+        pause=Pause(since=since),
+    )
+    changed = await resume(job)
+    assert changed.view.status == "active"
+    found = await seen(job, lambda found: bool(found.plan))
+    assert found.plan[0].scheduled_time == since + timedelta(minutes=61)
+    assert found.stats.skipped == 60
+    await pause(job)  # a change flushes what waits
+    rows = await stored(fleet, job, bool)
+    assert told(rows) == [("skipped", "paused", 60)]
+    assert (rows[0].scheduled_time, rows[0].last_scheduled_time) == (
+        since + timedelta(minutes=1),
+        since + timedelta(minutes=60),
+    )
+    assert sink.at("/hour") == []
+
+
+async def test_a_pause_ends_by_itself(fleet: Fleet, sink: Sink) -> None:
+    until = from_now(1.5)
+    job = await fleet.create(
+        fresh("until"), {"schedule": {"every": 1}, "target": {"url": sink.url("/until")}},
+        pause=Pause(since=from_now(0), until=until),
+    )  # fmt: skip
+    [arrival] = await sink.wait_for("/until", 1)
+    assert arrival.at >= until.timestamp()
+    assert (await seen(job, lambda found: found.stats.succeeded > 0)).status == "active"
+
+
+async def test_the_index_learns_of_a_change_and_of_the_next_run_after_it(fleet: Fleet, sink: Sink) -> None:
+    """The plan that a resume drops is made again: without its row no list would show the next run."""
+    job = await fleet.create(fresh("row"), {"schedule": {"every": 3600}, "target": {"url": sink.url("/row")}})
+    await pause(job)
+    await resume(job)
+    found = await seen(job, lambda found: bool(found.plan))
+    ref = job.id.rpartition("/")[2]
+
+    def newest() -> Record | None:
+        rows = [one for one in fleet.recorder.records if one.ref == ref and one.job is not None]
+        return max(rows, key=lambda one: one.job.change if one.job else 0, default=None)
+
+    def shown(row: Record | None) -> bool:
+        return row is not None and row.job is not None and row.job.next_fires_at == found.plan[0].fires_at
+
+    await stored(fleet, job, lambda _: shown(newest()))
