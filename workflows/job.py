@@ -388,7 +388,7 @@ class JobWorkflow(Attempting):
                 in_flight.append(InFlight(key=call.inp.occurrence.key, state="in_flight"))
         present = self.view()
         # Others may have changed the job meanwhile: this answer is for the revision that it made.
-        kept = {"revision", "change", "definition", "status", "pause", "updated_at"}
+        kept = ("revision", "change", "definition", "status", "pause", "updated_at")
         mine = {name: getattr(accepted, name) for name in kept}
         return JobChanged(view=present.model_copy(update=mine), in_flight=in_flight)
 
