@@ -59,4 +59,5 @@ def existing_id(job: str) -> str:
     return job
 
 
+ExecutionId = Annotated[str, Path(description="The `id` of an execution.", max_length=1000)]
 JobId = Annotated[str, Path(description=f"The job's id: `{JOB_ID_PATTERN}`.", examples=["daily-report"])]

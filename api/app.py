@@ -17,7 +17,17 @@ from api.middleware import ProblemMiddleware
 from api.openapi import document, methods_of
 from api.problem_table import method_not_allowed, problem_for
 from api.problems import Kind, ProblemError, respond
-from api.routers import audit, executions, job_actions, job_batches, jobs, operations, schedules
+from api.routers import (
+    audit,
+    cancellations,
+    executions,
+    job_actions,
+    job_batches,
+    job_skips,
+    jobs,
+    operations,
+    schedules,
+)
 from api.state import AppState
 from infra.settings import Settings
 
@@ -61,7 +71,9 @@ def create_app(
     app.add_middleware(ProblemMiddleware, random_name=random_name)
     for kind in (ProblemError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _answer)
-    for noun in (jobs, job_batches, job_actions, executions, schedules, audit, operations):
+    for noun in (
+        jobs, job_batches, job_actions, job_skips, executions, cancellations, schedules, audit, operations,
+    ):  # fmt: skip
         app.include_router(noun.router)
     return app
 

@@ -48,7 +48,10 @@ RESUME: dict[str, Any] = {"Nothing to say": {}}
 TRIGGER: dict[str, Any] = {
     "Now": {},
     "With a name and a body of its own": {"request": "rerun-2026-12-01", "body": {"report": "2026-12-01"}},
+    "Beside a run that is active": {"force": True},
 }
+SKIP: dict[str, Any] = {"One occurrence": {"scheduled_time": "2030-01-01T09:00:00Z"}}
+CANCEL: dict[str, Any] = {"Nothing to say": {}}
 PREVIEW: dict[str, Any] = {
     "Across a clock change": {
         "schedule": {"cron": "30 1 * * *", "timezone": "Europe/London"},

@@ -42,8 +42,18 @@ REJECTIONS: dict[str, _Rejection] = {
     failures.JOB_DELETED: lambda _: ProblemError(Kind.NOT_FOUND, "The job has been deleted."),
     failures.RUN_ACTIVE: lambda key: ProblemError(
         Kind.RUN_ACTIVE,
-        f"The run `{key}` is active, and the job's policy is `forbid`: wait until it has ended.",
+        f"The run `{key}` is active, and the job's policy is `forbid`: wait until it has ended, or send "
+        "`force` to run beside it.",
         active=key,
+    ),
+    failures.EXECUTION_ENDED: lambda _: ProblemError(
+        Kind.EXECUTION_ENDED, "The execution has ended already; there is nothing to cancel."
+    ),
+    failures.NO_SUCH_OCCURRENCE: lambda _: ProblemError(
+        Kind.OCCURRENCE_SERVED, "The occurrence has been served already; only one ahead can be skipped."
+    ),
+    failures.TOO_MANY_SKIPS: lambda why: ProblemError(
+        Kind.TOO_MANY_SKIPS, f"{why}; take some back, or pause the job until then."
     ),
     failures.JOB_BUSY: lambda why: ProblemError(
         Kind.BUSY, f"{why}; nothing was done, try again.", headers=SOON

@@ -56,8 +56,16 @@ class TriggerBody(RequestBody):
         pattern=f"^{REQUEST_PATTERN}$",
         description="Names this run; the same request runs once. Derived from the Idempotency-Key if absent.",
     )
-    force: bool = Field(default=False, description="Run beside an active run. Not available yet.")
+    force: bool = Field(default=False, description="Run beside an active run, instead of a 409.")
     body: Any = Field(default=None, description="Sent instead of the target's body; null sends none.")
+
+
+class SkipBody(RequestBody):
+    scheduled_time: Instant = Field(description="The `scheduled_time` of one of the job's next runs.")
+
+
+class CancelBody(RequestBody):
+    """Nothing to say; an empty body does."""
 
 
 class PreviewBody(RequestBody):
@@ -70,5 +78,6 @@ class PreviewBody(RequestBody):
 
 
 REQUEST_MODELS: tuple[type[BaseModel], ...] = (
-    JobRequest, BatchBody, JobPatch, PauseBody, ResumeBody, TriggerBody, PreviewBody,
+    JobRequest, BatchBody, JobPatch, PauseBody, ResumeBody, TriggerBody, SkipBody, CancelBody,
+    PreviewBody,
 )  # fmt: skip

@@ -16,6 +16,7 @@ from api.auth.sources import key_source
 from api.auth.verifier import TokenVerifier
 from api.clock import Clock, RandomName, random_name, system_clock
 from api.connection import Connection
+from api.jobs.cancelling import Cancelling
 from api.jobs.changes import Changes
 from api.jobs.creation import Creation
 from api.jobs.editing import Editing
@@ -65,6 +66,7 @@ class AppState:
         self.creation = Creation(self.index, self.refs, settings)
         self.changes = Changes(self.temporal, self.index, self.refs, JobLocks())
         self.once = Once(IdempotencyKeys(self.database), clock, random_name)
+        self.cancelling = Cancelling(self.temporal, self.changes, self.history)
         self.editing = Editing(self.temporal, self.changes, settings, clock)
         self._schema_ready = asyncio.Event()
 

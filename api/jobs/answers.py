@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -26,7 +27,7 @@ from workflows.contracts.records import (
 READ_ONLY = frozenset(
     {
         "tenant", "status", "revision", "created_at", "updated_at", "pause",
-        "next_runs", "last_run", "stats", "in_flight", "stale",
+        "next_runs", "skips", "last_run", "stats", "in_flight", "stale",
     }
 )  # fmt: skip
 """What answers add to a definition. A PUT of a whole answer may carry it along."""
@@ -71,6 +72,9 @@ class JobAnswer(JobDefinition):
     updated_at: Instant
     pause: Pause | None
     next_runs: list[NextRun]
+    skips: list[Instant] | None = Field(
+        description="Occurrences ahead that are left out, as was asked; null: only the job itself knows them."
+    )
     last_run: LastRunAnswer | None
     stats: Stats
     stale: bool = Field(
@@ -79,7 +83,7 @@ class JobAnswer(JobDefinition):
 
 
 class ChangedJobAnswer(JobAnswer):
-    """A job after a pause or a resume."""
+    """A job after a change of what it does next."""
 
     in_flight: list[InFlight] = Field(description="Runs that could not be stopped, or are stopping.")
 
@@ -137,6 +141,12 @@ class ExecutionAnswer(Answer):
     attempts: list[AttemptAnswer]
 
 
+class CancelledExecutionAnswer(ExecutionAnswer):
+    """An execution after it was cancelled."""
+
+    in_flight: list[InFlight] = Field(description="The execution itself, if it is stopping still.")
+
+
 class JobPage(Answer):
     items: list[JobAnswer]
     next_cursor: str | None
@@ -166,6 +176,7 @@ def job_document(
     updated_at: Any,
     pause: Pause | None,
     next_runs: Sequence[NextRun],
+    skips: Sequence[datetime] | None,
     last_run: LastRun | None,
     stats: Stats,
     stale: bool = False,
@@ -182,6 +193,7 @@ def job_document(
         updated_at=updated_at,
         pause=pause,
         next_runs=list(next_runs),
+        skips=None if skips is None else list(skips),
         last_run=last_run_answer(last_run) if last_run else None,
         stats=stats,
         stale=stale,

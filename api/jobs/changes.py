@@ -13,19 +13,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from temporalio.client import WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.service import RPCError
 
 from api.connection import Connection
 from api.jobs.locks import JobLocks
 from api.jobs.reading import row_of_view
 from api.jobs.refs import Found, Refs
-from api.problem_table import LATER, MAY_BE_APPLIED
+from api.problem_table import LATER, MAY_BE_APPLIED, problem_for
 from api.problems import Kind, ProblemError
 from infra.database.errors import DatabaseError
 from infra.database.jobs import JobIndex
 from workflows.contracts.base import Contract
 from workflows.contracts.job import JobChanged
-from workflows.contracts.names import UPDATE_DELETE, job_workflow_id
+from workflows.contracts.names import UPDATE_CANCEL, UPDATE_DELETE, job_workflow_id
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,11 @@ class Turn:
             async with asyncio.timeout_at(self.until):
                 done: Answer = await handle.execute_update(update, request, id=update_id, result_type=answer)
                 return done
+        except (WorkflowUpdateFailedError, RPCError) as error:
+            problem = problem_for(error)
+            if problem is None:
+                raise
+            raise problem from None
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
             raise ProblemError(
                 Kind.NO_ANSWER, f"No worker answered in time. {MAY_BE_APPLIED}", headers=LATER
@@ -102,6 +108,6 @@ class Turn:
                 await self.index.apply(tenant, row_of_view(tenant, changed.view, now))
         except (DatabaseError, TimeoutError) as error:
             log.warning("row of %s/%s is left to the worker: %s", tenant, ref, error)
-        if changed.view.status == "deleted" and update != UPDATE_DELETE:
+        if changed.view.status == "deleted" and update not in (UPDATE_DELETE, UPDATE_CANCEL):
             raise ProblemError(Kind.NOT_FOUND, "The job was deleted while it was being changed.")
         return changed

@@ -32,6 +32,14 @@ async def view_of(connection: Connection, found: Found) -> JobView | None:
 
     Raises 404 when the workflow says that the job is deleted, or is not there at all.
     """
+    view = await any_view_of(connection, found)
+    if view is not None and view.status == "deleted":
+        raise no_such_job(found.job)
+    return view
+
+
+async def any_view_of(connection: Connection, found: Found) -> JobView | None:
+    """As :func:`view_of`, a deleted job's view too: runs of it may be alive still."""
     try:
         async with asyncio.timeout(VIEW_WITHIN.total_seconds()):  # the SDK tries again, each try anew
             client = await connection.client()
@@ -45,8 +53,6 @@ async def view_of(connection: Connection, found: Found) -> JobView | None:
     except (WorkflowQueryFailedError, WorkflowQueryRejectedError, SetupError, TimeoutError) as error:
         log.info("job %s/%s cannot be asked: %s", found.tenant, found.ref, error)
         return None
-    if view.status == "deleted":
-        raise no_such_job(found.job)
     return view
 
 
@@ -87,6 +93,7 @@ def document_of_view(tenant: str, view: JobView, now: datetime) -> dict[str, Any
         updated_at=view.updated_at,
         pause=view.pause,
         next_runs=_runs_of_view(tenant, view, now),
+        skips=view.skips,
         last_run=view.last_run,
         stats=view.stats,
     )
@@ -113,6 +120,7 @@ def document_of_row(stored: StoredJob, now: datetime, *, stale: bool = False) ->
         updated_at=stored.updated_at,
         pause=stored.pause,
         next_runs=runs,
+        skips=None,
         last_run=stored.last_run,
         stats=stored.stats,
         stale=stale,
@@ -148,5 +156,6 @@ def _runs_of_view(tenant: str, view: JobView, now: datetime, count: int = 5) -> 
         cursor=view.cursor,
         pause=view.pause,
         scheduled_runs=view.scheduled_runs,
+        skips=view.skips,
         count=count,
     )

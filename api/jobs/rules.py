@@ -5,7 +5,7 @@ Nothing is decided here; the rules are in ``workflows.domain`` and with the targ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from itertools import islice
 
@@ -97,9 +97,10 @@ def next_runs(
     cursor: datetime | None = None,
     pause: Pause | None = None,
     scheduled_runs: int = 0,
+    skips: Collection[datetime] = (),
     count: int = NEXT_RUNS,
 ) -> list[NextRun]:
-    """The next occurrences, made from the definition alone, so that no worker is needed.
+    """The next occurrences but ``skips``, made from the definition alone, so that no worker is needed.
 
     None of a job that is paused without an end: nobody knows when it goes on.
     """
@@ -119,5 +120,5 @@ def next_runs(
             fires_at=recurrence.fires_at(instant),
             local=recurrence.local(instant).isoformat(),
         )
-        for instant in islice(recurrence.forward(after), left)
+        for instant in islice((at for at in recurrence.forward(after) if at not in skips), left)
     ]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
-from api.access import JobId, Reader, State, existing_id
+from api.access import ExecutionId, JobId, Reader, State, existing_id
 from api.jobs.answers import ExecutionAnswer, ExecutionPage, execution_document
+from api.jobs.executions import locate, no_such_execution
 from api.jobs.reading import view_of
 from api.jobs.refs import Found
 from api.openapi import problems, security
@@ -19,7 +20,6 @@ from api.routers.documented import ALWAYS
 from api.state import AppState
 from infra.database.executions import StoredExecution
 from infra.database.page import Page
-from workflows.contracts.names import job_of, key_of, parse_key
 from workflows.contracts.records import ExecutionRow
 
 router = APIRouter(prefix="/v1", tags=["Executions"])
@@ -74,28 +74,16 @@ async def list_executions(
     responses=problems(*ALWAYS, Kind.NOT_FOUND, Kind.DATABASE_UNAVAILABLE, Kind.SCHEDULER_UNAVAILABLE),
     openapi_extra={"security": security("jobs:read")},
 )
-async def get_execution(
-    execution_id: Annotated[str, Path(description="The `id` of an execution.", max_length=1000)],
-    state: State,
-    caller: Reader,
-) -> JSONResponse:
+async def get_execution(execution_id: ExecutionId, state: State, caller: Reader) -> JSONResponse:
     """With every attempt."""
-    missing = ProblemError(Kind.NOT_FOUND, "There is no such execution.")
-    try:
-        key = key_of(execution_id)
-        tenant, ref, _ = parse_key(key)
-    except ValueError:
-        raise missing from None
-    if tenant != caller.tenant:
-        raise missing
-    stored = await state.history.get_execution(tenant, key)
+    found, key = locate(execution_id, caller.tenant)
+    stored = await state.history.get_execution(found.tenant, key)
     if stored is not None:
         return JSONResponse(execution_document(stored.job, stored.row, stored.attempts))
-    job = job_of(ref)[0]
-    for row in await _alive(state, Found(tenant, job, ref)):
+    for row in await _alive(state, found):
         if row.key == key:
-            return JSONResponse(execution_document(job, row))
-    raise missing
+            return JSONResponse(execution_document(found.job, row))
+    raise no_such_execution()
 
 
 async def _stored(

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
 from api import examples
 from api.access import JobId, State, Writer, existing_id
-from api.auth.principal import Principal
 from api.body import read_object
 from api.definitions import parse_model
-from api.idempotency import IdempotencyKey, parse_key
 from api.jobs.answers import ChangedJobAnswer, ExecutionAnswer, execution_document
-from api.jobs.reading import document_of_view
-from api.jobs.refs import Found
 from api.openapi import body, problems, security
-from api.problems import Kind, ProblemError, invalid
+from api.problems import Kind, invalid
 from api.requests import PauseBody, ResumeBody, TriggerBody
-from api.routers.documented import ALWAYS, BODY, CHANGE, ETAG, TEXT, KeyHeader, job_response
-from api.state import AppState
+from api.routers.changed import call_key, changed_job
+from api.routers.documented import ALWAYS, BODY, CHANGE, ETAG, TEXT, KeyHeader
 from workflows.contracts.attempt import OwnBody
-from workflows.contracts.base import Contract
 from workflows.contracts.job import (
     Actor,
     PauseRequest,
@@ -62,9 +55,9 @@ async def pause_job(
             )
         actor = Actor(by=caller.subject, at=now, operation=operation)
         change = PauseRequest(reason=asked.reason, until=asked.until, actor=actor)
-        return await _changed(state, caller, found, UPDATE_PAUSE, change, operation)
+        return await changed_job(state, caller, found, UPDATE_PAUSE, change, operation)
 
-    key = _key(idempotency_key, caller, f"POST /v1/jobs/{job_id}/pause", document)
+    key = call_key(idempotency_key, caller, f"POST /v1/jobs/{job_id}/pause", document)
     return await state.once.answer(key, pause)
 
 
@@ -89,9 +82,9 @@ async def resume_job(
 
     async def resume(operation: str) -> JSONResponse:
         actor = Actor(by=caller.subject, at=state.clock(), operation=operation)
-        return await _changed(state, caller, found, UPDATE_RESUME, ResumeRequest(actor=actor), operation)
+        return await changed_job(state, caller, found, UPDATE_RESUME, ResumeRequest(actor=actor), operation)
 
-    key = _key(idempotency_key, caller, f"POST /v1/jobs/{job_id}/resume", document)
+    key = call_key(idempotency_key, caller, f"POST /v1/jobs/{job_id}/resume", document)
     return await state.once.answer(key, resume)
 
 
@@ -107,8 +100,8 @@ async def resume_job(
             "headers": {"Location": {"description": "Where the execution is.", "schema": TEXT}},
         },
         **problems(
-            *ALWAYS, *BODY, *CHANGE, Kind.NOT_FOUND, Kind.NOT_BUILT, Kind.RUN_ACTIVE,
-            Kind.TOO_MANY_REQUESTS, Kind.IDEMPOTENCY_MISMATCH,
+            *ALWAYS, *BODY, *CHANGE, Kind.NOT_FOUND, Kind.RUN_ACTIVE, Kind.TOO_MANY_REQUESTS,
+            Kind.IDEMPOTENCY_MISMATCH,
         ),
     },
     openapi_extra={"security": security("jobs:write"), **body(TriggerBody, examples.TRIGGER, required=False)},
@@ -116,17 +109,14 @@ async def resume_job(
 async def trigger_job(
     job_id: JobId, request: Request, state: State, caller: Writer, idempotency_key: KeyHeader = None
 ) -> JSONResponse:
-    """Works on paused and completed jobs too. The same `request` runs once."""
+    """Works on paused and completed jobs too. The same `request` runs once.
+
+    While a run is active this is a 409 that names it, unless `force` is true: then both run side by side.
+    """
     found = await state.refs.find(state.temporal, caller.tenant, existing_id(job_id))
     document = await read_object(request, may_be_empty=True)
     asked = parse_model(TriggerBody, document)
-    if asked.force:
-        raise ProblemError(
-            Kind.NOT_BUILT,
-            "Running beside an active run (`force`) is not available yet; leave it out.",
-            errors=invalid("Not available yet; leave it out.", "/force").errors,
-        )
-    key = _key(idempotency_key, caller, f"POST /v1/jobs/{job_id}/trigger", document)
+    key = call_key(idempotency_key, caller, f"POST /v1/jobs/{job_id}/trigger", document)
     name = asked.request or (key.derive("trigger") if key else state.random_name())
 
     async def trigger(_: str) -> JSONResponse:
@@ -134,6 +124,7 @@ async def trigger_job(
         operation = f"trigger-{name}"
         asked_for = TriggerRequest(
             request=name,
+            force=asked.force,
             body=OwnBody(value=asked.body) if "body" in document else None,
             actor=Actor(by=caller.subject, at=state.clock(), operation=operation),
         )
@@ -146,21 +137,3 @@ async def trigger_job(
         return JSONResponse(execution, 202, headers={"Location": f"/v1/executions/{execution['id']}"})
 
     return await state.once.answer(key, trigger)
-
-
-def _key(header: str | None, caller: Principal, call: str, document: dict[str, Any]) -> IdempotencyKey | None:
-    return parse_key(header, tenant=caller.tenant, call=call, body=document)
-
-
-async def _changed(
-    state: AppState, caller: Principal, found: Found, update: str, request: Contract, operation: str
-) -> JSONResponse:
-    """The update's id is the operation's, so that a repeat is answered and not done again."""
-    changed = await state.changes.change(
-        found, update, request, update_id=f"{update}-{operation}", now=state.clock()
-    )
-    revision = changed.view.revision
-    await state.audit.note(caller, update, found.job, revision, revision, change=f"{found.ref} {operation}")
-    document = document_of_view(found.tenant, changed.view, state.clock())
-    document["in_flight"] = [running.model_dump(mode="json") for running in changed.in_flight]
-    return job_response(document)

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from api.jobs.answers import (
     BatchAnswer,
+    CancelledExecutionAnswer,
     ChangedJobAnswer,
     DeletedAnswer,
     ExecutionAnswer,
@@ -25,8 +26,8 @@ from api.routers.schedules import Preview
 MODELS: dict[str, type[BaseModel]] = {
     model.__name__: model
     for model in (
-        BatchAnswer, ChangedJobAnswer, DeletedAnswer, ExecutionAnswer, ExecutionPage, JobAnswer, JobPage,
-        Preview, Problem,
+        BatchAnswer, CancelledExecutionAnswer, ChangedJobAnswer, DeletedAnswer, ExecutionAnswer,
+        ExecutionPage, JobAnswer, JobPage, Preview, Problem,
     )
 }  # fmt: skip
 

@@ -223,12 +223,9 @@ async def test_a_trigger_runs_once_per_request_with_its_own_body(api: httpx.Asyn
     assert len(sink.at("/manual")) == 2
 
 
-async def test_a_completed_job_can_be_triggered_but_not_by_force(api: httpx.AsyncClient, sink: Sink) -> None:
+async def test_a_completed_job_can_be_triggered(api: httpx.AsyncClient, sink: Sink) -> None:
     await create(api, sink, "finished", schedule={"in": 0}, target=sink.target("/finished", body={"a": 1}))
     await eventually(api, "/v1/jobs/finished", lambda j: j["status"] == "completed")
-    refused = await api.post("/v1/jobs/finished/trigger", json={"force": True})
-    assert refused.status_code == 422
-    assert refused.json()["errors"][0]["pointer"] == "/force"
     for body in ({"request": "a b"}, {"request": "x" * 65}, {"reqest": "x"}):
         assert (await api.post("/v1/jobs/finished/trigger", json=body)).status_code == 422
     assert (await api.post("/v1/jobs/finished/trigger", json={"body": None})).status_code == 202
@@ -245,11 +242,18 @@ async def test_a_trigger_beside_an_active_run_is_409_naming_it(api: httpx.AsyncC
     assert first["key"] in refused.json()["detail"]
     alive = (await api.get("/v1/jobs/busy/executions")).json()["items"]
     assert [(item["key"], item["outcome"]) for item in alive] == [(first["key"], "running")]
+    forced = await api.post("/v1/jobs/busy/trigger", json={"force": True, "request": "too", "body": 7})
+    assert forced.status_code == 202, forced.text
+    assert (await sink.delivery("/slow/busy", 2)).body == b"7"
+    again = await api.post("/v1/jobs/busy/trigger", json={"force": True, "request": "too", "body": 7})
+    assert again.json()["id"] == forced.json()["id"]
     assert (await api.get(f"/v1/executions/{first['id']}")).json()["outcome"] == "running"
     paused = await api.post("/v1/jobs/busy/pause")
     assert paused.status_code == 200
     sink.released.set()
-    await eventually(api, f"/v1/executions/{first['id']}", lambda e: e["outcome"] == "succeeded")
+    for started in (first, forced.json()):
+        await eventually(api, f"/v1/executions/{started['id']}", lambda e: e["outcome"] == "succeeded")
+    assert len(sink.at("/slow/busy")) == 2
 
 
 async def test_parallel_patches_each_get_a_revision_of_their_own(api: httpx.AsyncClient, sink: Sink) -> None:
