@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from temporalio.client import Client
+
+from infra.settings import Settings
 from tests.fleet import Fleet, fresh
 from tests.sink import Sink
-from tests.workflows.asking import answers, at, from_now, pause, resume, seen, stored, told
+from tests.workflows.asking import Gate, answers, at, from_now, pause, resume, seen, stored, told, trigger
 from workflows.contracts.records import Pause, Record
 
 
@@ -45,6 +48,41 @@ async def test_a_retry_that_is_held_ends_as_a_dead_letter_and_is_not_sent(fleet:
     await resume(job)
     await seen(job, lambda found: found.status == "completed")
     assert len(sink.at("/held-retry")) == 1
+
+
+async def test_a_retry_that_no_worker_has_a_place_for_is_not_sent_after_the_answer(
+    temporal_client: Client, temporal_settings: Settings, sink: Sink
+) -> None:
+    """The server drops such an attempt without a word of whether it was ever held."""
+    one_place = temporal_settings.model_copy(update={"max_concurrent_runs": 1})
+    fleet = await Fleet(temporal_client, one_place).start()
+    try:
+        first, other = Gate(sink, "/crowded", 500), Gate(sink, "/crowding")
+        crowded = await fleet.create(
+            fresh("crowded"),
+            {
+                "schedule": {"in": 0},
+                "retry": {"initial_interval": 0},
+                "target": {"url": sink.url("/crowded")},
+            },
+        )
+        crowding = await fleet.create(
+            fresh("crowding"), {"schedule": {"every": 3600}, "target": {"url": sink.url("/crowding")}}
+        )
+        await sink.wait_for("/crowded", 1)
+        await trigger(crowding)
+        await seen(crowding, lambda found: found.current is not None)
+        first.open()
+        await sink.wait_for("/crowding", 1)
+        await seen(crowded, lambda found: found.current is not None and found.current.outcome == "retrying")
+        assert (await pause(crowded)).in_flight == []
+        other.open()
+        [row] = await stored(fleet, crowded, lambda rows: any(row.ended_at for row in rows))
+        assert told([row]) == [("dead_lettered", "paused", 1)]
+        await seen(crowding, lambda found: found.stats.succeeded == 1)
+        assert len(sink.at("/crowded")) == 1
+    finally:
+        await fleet.stop()
 
 
 async def test_a_resume_counts_the_paused_time_in_one_row(fleet: Fleet, sink: Sink) -> None:
