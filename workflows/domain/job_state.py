@@ -291,11 +291,16 @@ def ended(state: JobState, run: RunState, inp: AttemptInput, report: AttemptRepo
     state.storing = report.stored
     if verdict.retry_at is None:
         finished(state, run, verdict.outcome, verdict.reason, report.ended_at, record.execution)
-    elif state.deleted or state.pause is not None:
+    elif state.deleted or _is_paused(state, now):
         settle(state, run, inp, "dead_lettered", "deleted" if state.deleted else "paused", now)
     else:
         run.attempt += 1
         run.fires_at, run.not_after, run.not_before, run.deliveries = verdict.retry_at, None, None, 0
+
+
+def _is_paused(state: JobState, now: datetime) -> bool:
+    """A pause may have run out while a run was in flight, before the loop could end it."""
+    return state.pause is not None and (state.pause.until is None or now < state.pause.until)
 
 
 def lease_lost(state: JobState, run: RunState, inp: AttemptInput, *, left: HeartbeatDetails | None,
@@ -319,7 +324,7 @@ def lease_lost(state: JobState, run: RunState, inp: AttemptInput, *, left: Heart
 
 def served(state: JobState, run: RunState) -> None:
     """Move the cursor: this occurrence has had its run, whatever becomes of it."""
-    state.missed = None
+    state.missed = state.blocked_since = None
     at = run.occurrence.scheduled_time
     if run.occurrence.trigger != "schedule" or state.cursor >= at:
         return

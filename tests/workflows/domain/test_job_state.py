@@ -148,6 +148,16 @@ def test_an_occurrence_waits_behind_a_manual_run_instead_of_being_skipped() -> N
     assert job_state.plan_input(job, at(1.5)).blocked_since == at(0.5)
 
 
+def test_what_was_held_up_is_forgotten_when_it_has_run() -> None:
+    """Else an outage long after would not be one for the occurrence that was newest then."""
+    job = state()
+    begun_by_hand(job, 0.5)
+    comes_back(job, report(fired=0.5, ended=1.5, stored=True))
+    begun(job)
+    comes_back(job, report(fired=1.6, ended=1.7, stored=True))
+    assert job_state.plan_input(job, at(9)).blocked_since is None
+
+
 def test_an_occurrence_waits_behind_a_run_that_started_later_than_its_grace() -> None:
     job = state(definition=definition(catch_up={"grace": 30}))
     begun(job)
@@ -161,7 +171,7 @@ def test_an_occurrence_waits_behind_a_run_that_started_later_than_its_grace() ->
 def test_a_held_run_that_was_stopped_is_decided_again() -> None:
     job = state()
     run, inp = begun(job)
-    job_state.stopped_unfired(job, run, inp, at(0.9))
+    job_state.stopped_unfired(job, run, inp, IF_HELD, at(0.9))
     assert (job.run, minutes(job), told(job), job.scheduled_runs) == (None, [1, 2, 3, 4], [], 0)
 
 
@@ -169,7 +179,7 @@ def test_a_manual_run_that_was_stopped_waits_first_in_line_with_its_body() -> No
     job = state(triggers=[ManualRun(request="second", at=at(0.6))])
     job_state.begin_manual(job, ManualRun(request="first", at=at(0.5), body=OwnBody(value=None)))
     run, inp = again(job)
-    job_state.stopped_unfired(job, run, inp, at(0.7))
+    job_state.stopped_unfired(job, run, inp, IF_HELD, at(0.7))
     assert [one.request for one in job.triggers] == ["first", "second"]
     assert (job.triggers[0].at, job.triggers[0].body) == (at(0.5), OwnBody(value=None))
 
@@ -198,7 +208,7 @@ def test_a_retry_that_nobody_had_picked_up_ends_with_the_pause_that_cancelled_it
     retrying(job)
     job.pause = Pause(since=at(1.1))
     run, inp = again(job)
-    job_state.stopped_unfired(job, run, inp, at(1.1))
+    job_state.stopped_unfired(job, run, inp, IF_HELD, at(1.1))
     assert job.run is None
     assert told(job)[-1] == ("dead_lettered", "paused", 1)
 
@@ -210,7 +220,7 @@ def test_an_edit_leaves_a_retry_its_time() -> None:
     run, inp = again(job)
     before = run.fires_at
     job_state.edit(job, definition(**HOURLY), at(1.05), calling=True)
-    job_state.stopped_unfired(job, run, inp, at(1.05))
+    job_state.stopped_unfired(job, run, inp, IF_HELD, at(1.05))
     kept, inp = again(job)
     assert (kept.attempt, kept.fires_at, inp.revision) == (2, before, 2)
     assert inp.definition.schedule.every == timedelta(hours=1)
@@ -316,7 +326,7 @@ def test_a_due_run_that_an_edit_stopped_before_it_fired_is_recorded_and_not_coun
     job = state(definition=definition(max_runs=5))
     run, inp = begun(job)
     job_state.edit(job, definition(**HOURLY, max_runs=5), at(1.01), calling=True)
-    job_state.stopped_unfired(job, run, inp, at(1.02))
+    job_state.stopped_unfired(job, run, inp, IF_HELD, at(1.02))
     assert (job.run, job.scheduled_runs, told(job)) == (None, 0, [("missed", "edited", 1)])
 
 
@@ -326,7 +336,7 @@ def test_an_edit_of_a_run_that_is_not_due_records_nothing(calling: bool) -> None
     run, inp = begun(job)
     job_state.edit(job, definition(**HOURLY), at(0.5), calling=calling)
     if calling:
-        job_state.stopped_unfired(job, run, inp, at(0.5))
+        job_state.stopped_unfired(job, run, inp, IF_HELD, at(0.5))
     assert (job.run, told(job), job.scheduled_runs, job.cursor) == (None, [], 0, at(0.5))
 
 
@@ -352,6 +362,15 @@ def test_a_failure_during_a_pause_is_not_tried_again() -> None:
     assert job.run is None
     assert [outcome for outcome, _, _ in told(job)] == ["retrying", "dead_lettered"]
     assert rows(job)[1].seq > rows(job)[0].seq
+
+
+def test_a_pause_that_ran_out_during_the_attempt_leaves_its_retry() -> None:
+    job = state()
+    begun(job)
+    job.pause = Pause(since=at(1.1), until=at(1.15))
+    comes_back(job, report("failed", fired=1, ended=1.2))
+    kept, _ = again(job)
+    assert (kept.attempt, told(job)) == (2, [("retrying", None, 1)])
 
 
 # -- lost leases and ends --------------------------------------------------------------------------
@@ -427,7 +446,7 @@ def test_a_deleted_job_tries_nothing_again() -> None:
 def test_the_last_hundred_requests_are_remembered() -> None:
     job = state()
     for number in range(150):
-        job_state.ask_for_run(job, ManualRun(request=f"r{number}", at=at(0)))
+        job_state.remember_request(job, ManualRun(request=f"r{number}", at=at(0)))
     assert [one.id for one in job.requests] == [f"r{number}" for number in range(50, 150)]
     assert job.requests[0].key == "acme/report:manual-r50"
 
