@@ -232,6 +232,8 @@ class Hold:
                         finally:
                             places.telemetry.firing(-1)
             except TimeoutError:
+                if not waiting.expired():
+                    raise
                 if places.returns.take(self._clock.elapsed()):
                     raise _Ended(self._report("returned", reason="turnstile")) from None
 
