@@ -20,6 +20,7 @@ from api.problems import Kind, ProblemError, respond
 from api.routers import (
     audit,
     cancellations,
+    events,
     executions,
     job_actions,
     job_batches,
@@ -35,6 +36,7 @@ TAGS = [
     {"name": "Jobs", "description": "Definitions and what is done with them."},
     {"name": "Executions", "description": "The record of every run."},
     {"name": "Schedules", "description": "What a schedule means, before it is used."},
+    {"name": "Events", "description": "What happens, as it happens."},
     {"name": "Audit", "description": "Who changed what."},
     {"name": "Operations", "description": "For those who run the service."},
 ]
@@ -72,7 +74,8 @@ def create_app(
     for kind in (ProblemError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _answer)
     for noun in (
-        jobs, job_batches, job_actions, job_skips, executions, cancellations, schedules, audit, operations,
+        jobs, job_batches, job_actions, job_skips, executions, cancellations, schedules,
+        events, audit, operations,
     ):  # fmt: skip
         app.include_router(noun.router)
     return app

@@ -62,6 +62,12 @@ class AuditQuery(_List):
     until: QueryInstant | None = Field(default=None, description="Before this instant.")
 
 
+class EventQuery(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    job: str | None = Field(default=None, max_length=200, description="Of the job with this id only.")
+
+
 class DeleteQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 

@@ -16,6 +16,7 @@ from api.auth.sources import key_source
 from api.auth.verifier import TokenVerifier
 from api.clock import Clock, RandomName, random_name, system_clock
 from api.connection import Connection
+from api.events import Streams
 from api.jobs.cancelling import Cancelling
 from api.jobs.changes import Changes
 from api.jobs.creation import Creation
@@ -29,6 +30,7 @@ from infra.database.audit import AuditLog
 from infra.database.engine import Database
 from infra.database.errors import DatabaseError
 from infra.database.executions import History
+from infra.database.feed import Feed
 from infra.database.idempotency import IdempotencyKeys
 from infra.database.jobs import JobIndex
 from infra.settings import Settings
@@ -60,6 +62,7 @@ class AppState:
         self.database = Database.open(settings.database_url, durable=settings.durable)
         self.index = JobIndex(self.database)
         self.history = History(self.database)
+        self.streams = Streams(Feed(self.database), clock, per_tenant=settings.max_event_streams)
         self.audit_log = AuditLog(self.database)
         self.audit = Audit(self.audit_log, clock, random_name)
         self.refs = Refs(self.index)
@@ -85,10 +88,12 @@ class AppState:
             asyncio.create_task(self._migrate(), name="migrate"),
             asyncio.create_task(sweeper.run(), name="sweep reservations"),
             asyncio.create_task(self.audit.run(), name="write the audit log"),
+            asyncio.create_task(self.streams.run(), name="look for events"),
         ]
         try:
             yield
         finally:
+            self.streams.end()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

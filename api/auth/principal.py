@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, get_args
 
 Scope = Literal["jobs:read", "jobs:write", "tenant:write", "platform:admin"]
@@ -22,3 +23,5 @@ class Principal:
     tenant: str
     subject: str
     scopes: frozenset[str]
+    expires_at: datetime | None = None
+    """When the token ends; what goes on for longer than a call ends with it."""

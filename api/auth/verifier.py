@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import jwt
@@ -14,6 +14,8 @@ from api.problems import Kind, ProblemError
 from workflows.contracts.names import TENANT_PATTERN
 
 MAX_TOKEN_BYTES = 8 * 1024
+_LATEST = 253_402_300_799
+"""The last second of the year 9999."""
 _TENANT = re.compile(TENANT_PATTERN)
 
 
@@ -89,4 +91,5 @@ def _principal(claims: dict[str, Any]) -> Principal:
         raise _refused("The claim `scope` must be one text, its scopes separated by spaces.")
     if not isinstance(subject, str) or not subject.isprintable() or len(subject) > 255:
         raise _refused("The claim `sub` must be a printable text of at most 255 characters.")
-    return Principal(tenant=tenant, subject=subject, scopes=frozenset(scope.split()))
+    expires_at = datetime.fromtimestamp(min(int(claims["exp"]), _LATEST), UTC)
+    return Principal(tenant=tenant, subject=subject, scopes=frozenset(scope.split()), expires_at=expires_at)

@@ -19,6 +19,7 @@ from infra.database.errors import (
     ReservationRefused,
 )
 from infra.database.executions import History, StoredExecution
+from infra.database.feed import Change, Feed, Place, Reading
 from infra.database.jobs import Activation, JobIndex, id_of_key
 from infra.database.page import Page
 from infra.database.stored_job import StoredJob, StoredStatus
@@ -29,18 +30,22 @@ __all__ = [
     "AuditEntry",
     "AuditLog",
     "BadCursor",
+    "Change",
     "CreateRateExceeded",
     "Database",
     "DatabaseError",
     "DatabaseRejected",
     "DatabaseUnavailable",
     "Draft",
+    "Feed",
     "History",
     "IdempotencyConflict",
     "JobExists",
     "JobIndex",
     "Page",
+    "Place",
     "QuotaExceeded",
+    "Reading",
     "RecordWriter",
     "Reservation",
     "ReservationRefused",

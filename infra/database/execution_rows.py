@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from infra.database import positions
 from infra.database.schema import attempts, executions
 from infra.database.types import to_microseconds
 from infra.database.upsert import Upsert, insert
@@ -110,6 +111,7 @@ def _fired(row: ExecutionRow) -> tuple[float, float]:
 def write(connection: sa.Connection, rows: MergedRows) -> None:
     """Upsert them in two statements."""
     if columns := rows.execution_columns():
+        positions.advance(connection)
         connection.execute(_execution_statement(connection.dialect.name), columns)
     if columns := rows.attempt_columns():
         connection.execute(_attempt_statement(connection.dialect.name), columns)
@@ -118,7 +120,7 @@ def write(connection: sa.Connection, rows: MergedRows) -> None:
 @cache
 def _execution_statement(dialect: str) -> Upsert:
     """By seq (a stretch that grew: by count), but the first firing and the largest count stay."""
-    fresh = insert(dialect, executions)
+    fresh = insert(dialect, executions).values(position=positions.position(dialect))
     old, new = executions.c, fresh.excluded
     newer = sa.or_(new.seq > old.seq, sa.and_(new.seq == old.seq, new["count"] > old["count"]))
     first = sa.and_(
@@ -140,10 +142,13 @@ def _execution_statement(dialect: str) -> Upsert:
         new.last_scheduled_time.is_not(None),
         sa.or_(old.last_scheduled_time.is_(None), new.last_scheduled_time > old.last_scheduled_time),
     )
-    chosen = {name: sa.case((newer, new[name]), else_=old[name]) for name in _FOLLOW_SEQ}
+    chosen: dict[str, sa.ColumnElement[Any]] = {
+        name: sa.case((newer, new[name]), else_=old[name]) for name in _FOLLOW_SEQ
+    }
     chosen |= {name: sa.case((first, new[name]), else_=old[name]) for name in ("started_at", "lateness_ms")}
     chosen["count"] = sa.case((more, new["count"]), else_=old["count"])
     chosen["last_scheduled_time"] = sa.case((longer, new.last_scheduled_time), else_=old.last_scheduled_time)
+    chosen["position"] = new.position
     return fresh.on_conflict_do_update(
         index_elements=[old.tenant, old.key], set_=chosen, where=sa.or_(newer, first, more, longer)
     )

@@ -110,15 +110,22 @@ def _behind(query: sa.Select[Any], cursor: str | None) -> sa.Select[Any]:
 
 def _page(connection: sa.Connection, tenant: str, query: sa.Select[Any], limit: int) -> Page[StoredExecution]:
     rows = connection.execute(query).all()
-    told = _attempts(connection, tenant, [row.key for row in rows[:limit]])
-    items = [
-        StoredExecution(row.tenant, row.ref, row.job, _execution(row), tuple(told.get(row.key, ())))
-        for row in rows[:limit]
-    ]
+    items = with_attempts(connection, tenant, rows[:limit])
     if len(rows) <= limit or not items:
         return Page(items, None)
     last = items[-1].row
     return Page(items, encode_cursor(_ORDER, name=last.key, instant=last.scheduled_time))
+
+
+def with_attempts(
+    connection: sa.Connection, tenant: str, rows: Sequence[sa.Row[Any]]
+) -> list[StoredExecution]:
+    """Whole rows of ``executions`` of one tenant, each with its attempts."""
+    told = _attempts(connection, tenant, [row.key for row in rows])
+    return [
+        StoredExecution(row.tenant, row.ref, row.job, _execution(row), tuple(told.get(row.key, ())))
+        for row in rows
+    ]
 
 
 def _attempts(connection: sa.Connection, tenant: str, keys: list[str]) -> dict[str, list[AttemptRow]]:

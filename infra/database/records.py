@@ -7,12 +7,13 @@ has one row a key, in the order of the keys, so that two processes cannot lock e
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from operator import itemgetter
 from typing import Any
 
 import sqlalchemy as sa
 
-from infra.database import execution_rows
+from infra.database import execution_rows, positions
 from infra.database.reservations import free_quota
 from infra.database.schema import jobs
 from infra.database.stored_job import definition_columns
@@ -81,8 +82,11 @@ def apply_jobs(connection: sa.Connection, rows: Sequence[tuple[str, JobRow]]) ->
     ordered = sorted(rows, key=lambda item: (item[0], item[1].job, item[1].generation, item[1].change))
     changed = 0
     freed: dict[str, int] = {}
+    if ordered:
+        positions.advance(connection)
+    statement = _change_statement(connection.dialect.name)
     for tenant, row in ordered:
-        result = connection.execute(_CHANGE, _change_columns(tenant, row))
+        result = connection.execute(statement, _change_columns(tenant, row))
         changed += result.rowcount
         if row.status == "deleted" and result.rowcount:
             freed[tenant] = freed.get(tenant, 0) + 1
@@ -124,7 +128,8 @@ def _at_place() -> sa.ColumnElement[bool]:
     )
 
 
-def _change_statement() -> sa.Update:
+@cache
+def _change_statement(dialect: str) -> sa.Update:
     """``next_fires_at`` comes from whichever knew of more runs: this change or the stored progress.
 
     So a change that was made before a run, and arrives after it, does not turn the clock back.
@@ -144,6 +149,7 @@ def _change_statement() -> sa.Update:
             ),
             fingerprint=None,
             reservation_key=None,
+            position=positions.position(dialect),
         )
     )
 
@@ -169,5 +175,4 @@ def _progress_statement() -> sa.Update:
     )
 
 
-_CHANGE = _change_statement()
 _PROGRESS = _progress_statement()

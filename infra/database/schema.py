@@ -48,13 +48,15 @@ jobs = sa.Table(
     Column("fingerprint", Text),
     Column("reservation_key", Text),
     Column("freed", sa.Boolean, nullable=False),
+    Column("position", BigInteger, nullable=False, server_default="0"),
+    Index("jobs_position", "tenant", "position"),
     Index("jobs_live", "tenant", "job", unique=True, **_where(LIVE)),
     Index("jobs_reserved", "created_at", **_where("status = 'reserved'")),
     Index("jobs_next_fires", "next_fires_at", **_where("next_fires_at IS NOT NULL")),
 )
 """One row a generation of a job id. ``description`` is case-folded, ``labels`` is encoded (jobs.py),
 ``change_run`` and ``run_seq`` order what moves ``next_fires_at`` (records.py), ``freed`` marks a
-reservation that was given up."""
+reservation that was given up, ``position`` says when it was last changed (positions.py)."""
 
 Index("jobs_created", jobs.c.tenant, jobs.c.created_at.desc(), jobs.c.job, **_where(LIVE))
 
@@ -77,6 +79,8 @@ executions = sa.Table(
     Column("count", BigInteger, nullable=False),
     Column("last_scheduled_time", Instant),
     Column("revision", Integer, nullable=False),
+    Column("position", BigInteger, nullable=False, server_default="0"),
+    Index("executions_position", "tenant", "position"),
     sqlite_with_rowid=False,
 )
 
@@ -146,3 +150,11 @@ audit = sa.Table(
 _latest = audit.c.at.desc()
 Index("audit_of_tenant", audit.c.tenant, _latest, audit.c.id)
 Index("audit_of_job", audit.c.tenant, audit.c.job, _latest, audit.c.id)
+
+change_position = sa.Table(
+    "change_position",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("value", BigInteger, nullable=False),
+)
+"""One row: the position of the last transaction. SQLite only; PostgreSQL numbers transactions itself."""
