@@ -21,17 +21,13 @@ class _List(BaseModel):
     )
 
 
-class JobQuery(_List):
-    status: list[Literal["active", "paused", "completed"]] = Field(default=[], description="May be repeated.")
+class _ByDefinition(_List):
     label: list[str] = Field(
         default=[], max_length=20, description="`name=value`; may be repeated, all must hold."
     )
     target: str | None = Field(
         default=None, max_length=500, description="A kind of target, or part of its URL."
     )
-    outcome: list[Outcome] = Field(default=[], description="Of the last execution; may be repeated.")
-    q: str | None = Field(default=None, max_length=200, description="Part of id or description, in any case.")
-    sort: Literal["id", "-created_at"] = "id"
 
     @field_validator("label")
     @classmethod
@@ -48,11 +44,26 @@ class JobQuery(_List):
         return {name: value for name, _, value in pairs}
 
 
+class JobQuery(_ByDefinition):
+    status: list[Literal["active", "paused", "completed"]] = Field(default=[], description="May be repeated.")
+    outcome: list[Outcome] = Field(default=[], description="Of the last execution; may be repeated.")
+    q: str | None = Field(default=None, max_length=200, description="Part of id or description, in any case.")
+    sort: Literal["id", "-created_at"] = "id"
+
+
 class ExecutionQuery(_List):
     outcome: list[Outcome] = Field(default=[], description="May be repeated.")
     trigger: list[Trigger] = Field(default=[], description="May be repeated.")
     since: QueryInstant | None = Field(default=None, description="From this scheduled time on.")
     until: QueryInstant | None = Field(default=None, description="Before this scheduled time.")
+
+
+class TenantExecutionQuery(ExecutionQuery, _ByDefinition):
+    """``label`` and ``target`` are those of the job's present definition."""
+
+    job: str | None = Field(
+        default=None, max_length=200, description="Of the jobs with this id, of every generation."
+    )
 
 
 class AuditQuery(_List):

@@ -15,7 +15,7 @@ from api.jobs.reading import view_of
 from api.jobs.refs import Found
 from api.openapi import problems, security
 from api.problems import Kind, ProblemError
-from api.queries import ExecutionQuery
+from api.queries import ExecutionQuery, TenantExecutionQuery
 from api.routers.documented import ALWAYS
 from api.state import AppState
 from infra.database.executions import StoredExecution
@@ -58,9 +58,12 @@ async def list_job_executions(
     openapi_extra={"security": security("jobs:read")},
 )
 async def list_executions(
-    state: State, caller: Reader, query: Annotated[ExecutionQuery, Query()]
+    state: State, caller: Reader, query: Annotated[TenantExecutionQuery, Query()]
 ) -> JSONResponse:
-    """Across all jobs, deleted ones included. Of those alive, the ones that run or wait for a retry."""
+    """Across all jobs, deleted ones included. Of those alive, the ones that run or wait for a retry.
+
+    `label` and `target` are those of the job's definition as it is now, not as it was then.
+    """
     page = await _stored(state, caller.tenant, None, query)
     items = [execution_document(stored.job, stored.row, stored.attempts) for stored in page.items]
     return JSONResponse({"items": items, "next_cursor": page.next_cursor})
@@ -89,9 +92,13 @@ async def get_execution(execution_id: ExecutionId, state: State, caller: Reader)
 async def _stored(
     state: AppState, tenant: str, ref: str | None, query: ExecutionQuery
 ) -> Page[StoredExecution]:
+    more: dict[str, Any] = {}
+    if isinstance(query, TenantExecutionQuery):
+        more = {"job": query.job, "labels": query.labels(), "target": query.target}
     return await state.history.list_executions(
         tenant,
         ref,
+        **more,
         outcome=query.outcome or None,
         trigger=query.trigger or None,
         since=query.since,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,8 +11,9 @@ import sqlalchemy as sa
 
 from infra.database import records
 from infra.database.engine import Database
+from infra.database.job_list import definition_conditions
 from infra.database.page import Page, decode_instant, encode_cursor
-from infra.database.schema import attempts, executions
+from infra.database.schema import attempts, executions, jobs
 from infra.database.types import clean
 from workflows.contracts.names import execution_id
 from workflows.contracts.records import AttemptRow, ExecutionRow, Outcome, Record, Trigger
@@ -46,6 +47,9 @@ class History:
         tenant: str,
         ref: str | None = None,
         *,
+        job: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        target: str | None = None,
         outcome: Sequence[Outcome] | None = None,
         trigger: Sequence[Trigger] | None = None,
         since: datetime | None = None,
@@ -55,7 +59,8 @@ class History:
     ) -> Page[StoredExecution]:
         """Of one generation of a job, or of all the tenant's jobs; ``since <= scheduled_time < until``.
 
-        Newest first, by key among equals. Raises BadCursor.
+        ``job`` is an id, all its generations; ``labels`` and ``target`` are those of the definition that
+        the generation has now, or had last. Newest first, by key among equals. Raises BadCursor.
         """
         query = sa.select(*executions.c).where(executions.c.tenant == clean(tenant))
         if ref is not None:
@@ -69,7 +74,16 @@ class History:
         if until is not None:
             query = query.where(executions.c.scheduled_time < until)
         query = _behind(query, cursor).limit(limit + 1)
-        return await self._database.read(lambda connection: _page(connection, tenant, query, limit))
+
+        def work(connection: sa.Connection) -> Page[StoredExecution]:
+            narrowed = query
+            if job is not None:
+                narrowed = _of_job(connection, narrowed, tenant, job)
+            if labels or target is not None:
+                narrowed = narrowed.where(_defined(connection, labels or {}, target))
+            return _page(connection, tenant, narrowed, limit)
+
+        return await self._database.read(work)
 
     async def get_execution(self, tenant: str, key: str) -> StoredExecution | None:
         """The execution of this key with every attempt."""
@@ -95,6 +109,25 @@ class History:
             return len(keys)
 
         return await self._database.write(work)
+
+
+def _of_job(connection: sa.Connection, query: sa.Select[Any], tenant: str, job: str) -> sa.Select[Any]:
+    """By the refs of its generations, mostly one: so the index of a job's executions gives the order."""
+    known = sa.select(jobs.c.ref).where(jobs.c.tenant == clean(tenant), jobs.c.job == clean(job))
+    refs = connection.execute(known).scalars().all()
+    return query.where(executions.c.ref == refs[0] if len(refs) == 1 else executions.c.ref.in_(refs))
+
+
+def _defined(
+    connection: sa.Connection, labels: Mapping[str, str], target: str | None
+) -> sa.ColumnElement[bool]:
+    """The generation's row has these labels and this target."""
+    same = (
+        jobs.c.tenant == executions.c.tenant,
+        jobs.c.job == executions.c.job,
+        jobs.c.ref == executions.c.ref,
+    )
+    return sa.exists().where(*same, *definition_conditions(connection, labels, target))
 
 
 def _behind(query: sa.Select[Any], cursor: str | None) -> sa.Select[Any]:

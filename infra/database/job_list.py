@@ -75,13 +75,7 @@ def _filtered(connection: sa.Connection, tenant: str, filters: JobFilter) -> sa.
     )
     if filters.status is not None:
         query = query.where(jobs.c.status.in_(filters.status))
-    for name, value in filters.labels.items():
-        query = query.where(_holds(connection, jobs.c.labels, label_needle(name, value)))
-    if filters.target is not None:
-        target = clean(filters.target)
-        query = query.where(
-            sa.or_(jobs.c.target_type == target, _holds(connection, jobs.c.target_address, target))
-        )
+    query = query.where(*definition_conditions(connection, filters.labels, filters.target))
     if filters.outcome is not None:
         query = query.where(jobs.c.last_outcome.in_(filters.outcome))
     if filters.q:
@@ -90,6 +84,17 @@ def _filtered(connection: sa.Connection, tenant: str, filters: JobFilter) -> sa.
             sa.or_(_holds(connection, jobs.c.job, part), _holds(connection, jobs.c.description, part))
         )
     return query
+
+
+def definition_conditions(
+    connection: sa.Connection, labels: Mapping[str, str], target: str | None
+) -> list[sa.ColumnElement[bool]]:
+    """What holds of the rows of ``jobs`` with these labels and this target (JobFilter)."""
+    found = [_holds(connection, jobs.c.labels, label_needle(name, value)) for name, value in labels.items()]
+    if target is not None:
+        part = clean(target)
+        found.append(sa.or_(jobs.c.target_type == part, _holds(connection, jobs.c.target_address, part)))
+    return found
 
 
 def _holds(connection: sa.Connection, column: sa.ColumnElement[str], part: str) -> sa.ColumnElement[bool]:
