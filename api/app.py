@@ -19,6 +19,7 @@ from api.problem_table import method_not_allowed, problem_for
 from api.problems import Kind, ProblemError, respond
 from api.routers import (
     audit,
+    bulk,
     cancellations,
     events,
     executions,
@@ -45,8 +46,8 @@ TAGS = [
 def create_app(
     settings: Settings, *, clock: Clock = system_clock, random_name: RandomName = random_name
 ) -> FastAPI:
-    """The API over one installation. Raises ValueError when a secret is missing or too short,
-    SetupError when the settings of a JWKS do not hold.
+    """The API over one installation. Raises SetupError when a secret is missing or too
+    short, and when the settings of a JWKS do not hold.
 
     Nothing is connected before the application starts, and Temporal and the database may be away
     even then: the process comes up, and ``/readyz`` says what it waits for.
@@ -74,7 +75,7 @@ def create_app(
     for kind in (ProblemError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _answer)
     for noun in (
-        jobs, job_batches, job_actions, job_skips, executions, cancellations, schedules,
+        jobs, job_batches, job_actions, job_skips, bulk, executions, cancellations, schedules,
         events, audit, operations,
     ):  # fmt: skip
         app.include_router(noun.router)

@@ -52,6 +52,14 @@ TRIGGER: dict[str, Any] = {
 }
 SKIP: dict[str, Any] = {"One occurrence": {"scheduled_time": "2030-01-01T09:00:00Z"}}
 CANCEL: dict[str, Any] = {"Nothing to say": {}}
+BULK: dict[str, Any] = {
+    "Pause a team's jobs": {"filter": {"status": "active", "label": "team=billing"}, "action": "pause"},
+    "What would be deleted": {
+        "filter": {"status": ["completed"], "q": "import"},
+        "action": "delete",
+        "dry_run": True,
+    },
+}
 PREVIEW: dict[str, Any] = {
     "Across a clock change": {
         "schedule": {"cron": "30 1 * * *", "timezone": "Europe/London"},

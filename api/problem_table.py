@@ -58,11 +58,17 @@ REJECTIONS: dict[str, _Rejection] = {
     failures.JOB_BUSY: lambda why: ProblemError(
         Kind.BUSY, f"{why}; nothing was done, try again.", headers=SOON
     ),
+    failures.TOO_MANY_BULKS: lambda why: ProblemError(
+        Kind.TOO_MANY_REQUESTS, f"{why}; wait until one has ended.", headers=LATER
+    ),
+    failures.NO_ANSWER: lambda _: ProblemError(
+        Kind.NO_ANSWER, f"The job did not answer. {MAY_BE_APPLIED}", headers=LATER
+    ),
     failures.TOO_MANY_TRIGGERS: lambda why: ProblemError(
         Kind.TOO_MANY_REQUESTS, f"{why}; wait until some have run.", headers=LATER
     ),
 }
-"""By the type of the ApplicationError with which the job workflow rejects an update, from its message."""
+"""By the type of the ApplicationError with which a workflow rejects an update, from its message."""
 
 _UNREACHABLE = frozenset(
     {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from workflows.contracts.base import Duration, Instant
+from workflows.contracts.bulk import BulkAction, BulkFilter
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.names import JOB_ID_PATTERN, REQUEST_PATTERN
+from workflows.contracts.records import Outcome
 from workflows.contracts.schedule import Schedule
 from workflows.domain.preview import MAX_COUNT
 
@@ -68,6 +70,47 @@ class CancelBody(RequestBody):
     """Nothing to say; an empty body does."""
 
 
+def _labels(labels: list[str] | str) -> list[str] | str:
+    for label in [labels] if isinstance(labels, str) else labels:
+        if "=" not in label:
+            raise ValueError(f"a label is given as name=value, such as team=billing; not as {label[:80]!r}")
+    return labels
+
+
+JobStatus = Literal["active", "paused", "completed"]
+
+
+class BulkFilterBody(RequestBody):
+    """Which jobs, as in the list of jobs; all conditions hold. An empty filter is all jobs."""
+
+    status: list[JobStatus] | JobStatus = Field(default=[], description="One of them, or a list.")
+    label: Annotated[list[str] | str, AfterValidator(_labels)] = Field(
+        default=[], max_length=500, description="`name=value`, or a list of them; all must hold."
+    )
+    target: str | None = Field(
+        default=None, max_length=500, description="A kind of target, or part of its URL."
+    )
+    outcome: list[Outcome] | Outcome = Field(default=[], description="Of the last execution.")
+    q: str | None = Field(default=None, max_length=200, description="Part of id or description, in any case.")
+
+    def wanted(self) -> BulkFilter:
+        labels = [self.label] if isinstance(self.label, str) else self.label
+        pairs = (label.partition("=") for label in labels)
+        return BulkFilter(
+            status=[self.status] if isinstance(self.status, str) else self.status,
+            labels={name: value for name, _, value in pairs},
+            target=self.target,
+            outcome=[self.outcome] if isinstance(self.outcome, str) else self.outcome,
+            q=self.q,
+        )
+
+
+class BulkBody(RequestBody):
+    filter: BulkFilterBody
+    action: BulkAction
+    dry_run: bool = Field(default=False, description="Only count, and name the first jobs.")
+
+
 class PreviewBody(RequestBody):
     model_config = ConfigDict(populate_by_name=True)
 
@@ -79,5 +122,5 @@ class PreviewBody(RequestBody):
 
 REQUEST_MODELS: tuple[type[BaseModel], ...] = (
     JobRequest, BatchBody, JobPatch, PauseBody, ResumeBody, TriggerBody, SkipBody, CancelBody,
-    PreviewBody,
+    BulkFilterBody, BulkBody, PreviewBody,
 )  # fmt: skip

@@ -14,6 +14,7 @@ from temporalio.service import RPCError
 from api.audit import Audit
 from api.auth.sources import key_source
 from api.auth.verifier import TokenVerifier
+from api.bulks import Bulks
 from api.clock import Clock, RandomName, random_name, system_clock
 from api.connection import Connection
 from api.events import Streams
@@ -69,6 +70,7 @@ class AppState:
         self.creation = Creation(self.index, self.refs, settings)
         self.changes = Changes(self.temporal, self.index, self.refs, JobLocks())
         self.once = Once(IdempotencyKeys(self.database), clock, random_name)
+        self.bulks = Bulks(self.temporal)
         self.cancelling = Cancelling(self.temporal, self.changes, self.history)
         self.editing = Editing(self.temporal, self.changes, settings, clock)
         self._schema_ready = asyncio.Event()

@@ -57,6 +57,8 @@ class Settings(BaseSettings):
     worker_grace: timedelta = timedelta(seconds=30)
     """How long a stopping worker goes on with its runs."""
     max_cached_workflows: int = Field(default=1000, ge=0)
+    bulk_rate: float = Field(default=50.0, gt=0, le=10_000)
+    """Jobs per second to which one worker process applies the actions of bulks."""
     default_timezone: str = "UTC"
     max_jobs: int = Field(default=10_000, ge=0)
     """Jobs a tenant may have; the default plan's quota."""

@@ -14,14 +14,17 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from activities.attempt import Attempts, Places, ReturnRate
+from activities.bulk import Bulk, Pace
 from activities.clock import ServerOffset, SystemClock
 from activities.fence import Fences
 from activities.planning import Planning
 from activities.records import Records
 from activities.targets.http import HttpSender
 from activities.turnstile import Turnstile
+from infra.database.audit import AuditLog
 from infra.database.engine import Database
 from infra.database.errors import DatabaseError
+from infra.database.jobs import JobIndex
 from infra.database.writer import RecordWriter
 from infra.settings import Settings
 from infra.telemetry import Telemetry
@@ -89,6 +92,9 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
         planning=Planning(lambda _: hints),
         records=Records(recorder),
         identity=identity,
+        bulk=Bulk(
+            client, JobIndex(database), AuditLog(database), pace=Pace(settings.bulk_rate), now=clock.now
+        ),
     )
     serving = [asyncio.create_task(worker.run()) for worker in workers]
     watching = asyncio.create_task(_watch(recorder, telemetry))

@@ -14,10 +14,13 @@ from temporalio.worker import Worker, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from activities.attempt import Attempts
+from activities.bulk import Bulk
 from activities.planning import Planning
 from activities.records import Records
 from activities.starting import Starting
 from infra.settings import Settings
+from workflows.bulk import BulkWorkflow
+from workflows.bulk_admission import BulksWorkflow
 from workflows.contracts.names import DUE_QUEUE, MAIN_QUEUE
 from workflows.job import JobWorkflow
 from workflows.run import RunWorkflow
@@ -29,7 +32,7 @@ STICKY_TIMEOUT = timedelta(seconds=2)
 SHUTDOWN_MARGIN = timedelta(seconds=5)
 """Beyond our own grace, for results to reach the server."""
 
-WORKFLOWS = (JobWorkflow, RunWorkflow)
+WORKFLOWS = (JobWorkflow, RunWorkflow, BulkWorkflow, BulksWorkflow)
 
 
 def workflow_runner() -> WorkflowRunner:
@@ -49,14 +52,24 @@ def make_workers(
     planning: Planning,
     records: Records,
     identity: str,
+    bulk: Bulk | None = None,
 ) -> tuple[Worker, Worker]:
-    """The worker of workflows and held attempts, and the worker of attempts due now."""
+    """The worker of workflows and held attempts, and the worker of attempts due now.
+
+    Without ``bulk`` the actions on many jobs wait for a worker that has it.
+    """
     grace = settings.worker_grace + SHUTDOWN_MARGIN
     main = Worker(
         client,
         task_queue=MAIN_QUEUE,
         workflows=WORKFLOWS,
-        activities=[attempts.attempt, planning.plan, records.flush, Starting(client).start_run],
+        activities=[
+            attempts.attempt,
+            planning.plan,
+            records.flush,
+            Starting(client).start_run,
+            *(bulk.activities if bulk is not None else ()),
+        ],
         workflow_runner=workflow_runner(),
         identity=identity,
         max_cached_workflows=settings.max_cached_workflows,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 import sqlalchemy as sa
@@ -29,6 +30,7 @@ class JobFilter:
     """Of the last execution."""
     q: str | None = None
     """A part of id or description, literally, in any case."""
+    created_until: datetime | None = None
 
 
 def page_of_jobs(
@@ -50,6 +52,12 @@ def page_of_jobs(
     last = items[-1]
     instant = None if sort == "id" else last.created_at
     return Page(items, encode_cursor(sort, name=last.job, instant=instant))
+
+
+def count_of_jobs(connection: sa.Connection, tenant: str, filters: JobFilter) -> int:
+    """How many jobs the whole list would hold."""
+    query = _filtered(connection, tenant, filters).with_only_columns(sa.func.count())
+    return connection.execute(query).scalar_one()
 
 
 def _by_id(query: sa.Select[tuple[object, ...]], cursor: str | None) -> sa.Select[tuple[object, ...]]:
@@ -78,6 +86,8 @@ def _filtered(connection: sa.Connection, tenant: str, filters: JobFilter) -> sa.
     query = query.where(*definition_conditions(connection, filters.labels, filters.target))
     if filters.outcome is not None:
         query = query.where(jobs.c.last_outcome.in_(filters.outcome))
+    if filters.created_until is not None:
+        query = query.where(jobs.c.created_at <= filters.created_until)
     if filters.q:
         part = fold(filters.q)
         query = query.where(

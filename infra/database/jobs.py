@@ -191,11 +191,27 @@ class JobIndex:
     ) -> Page[StoredJob]:
         """Jobs by id, or the newest first and by id among equals (JobFilter says what narrows them)."""
         filters = JobFilter(status, labels or {}, target, outcome, q)
+        return await self.page(tenant, filters, sort=sort, limit=limit, cursor=cursor)
+
+    async def page(
+        self,
+        tenant: str,
+        filters: JobFilter,
+        *,
+        sort: JobSort = "id",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page[StoredJob]:
+        """:meth:`list` for a filter that is made already."""
         return await self._database.read(
             lambda connection: job_list.page_of_jobs(
                 connection, tenant, filters, sort=sort, limit=limit, cursor=cursor
             )
         )
+
+    async def count(self, tenant: str, filters: JobFilter) -> int:
+        """How many jobs hold all conditions."""
+        return await self._database.read(lambda c: job_list.count_of_jobs(c, tenant, filters))
 
     async def overdue(self, before: datetime, limit: int) -> Sequence[StoredJob]:
         """Jobs of all tenants that should have fired before this instant, by the index; oldest first."""

@@ -10,6 +10,7 @@ import httpx
 from fastapi import FastAPI
 from pydantic import BaseModel
 
+from api.bulks import BulkAnswer
 from api.jobs.answers import (
     BatchAnswer,
     CancelledExecutionAnswer,
@@ -26,7 +27,7 @@ from api.routers.schedules import Preview
 MODELS: dict[str, type[BaseModel]] = {
     model.__name__: model
     for model in (
-        BatchAnswer, CancelledExecutionAnswer, ChangedJobAnswer, DeletedAnswer, ExecutionAnswer,
+        BatchAnswer, BulkAnswer, CancelledExecutionAnswer, ChangedJobAnswer, DeletedAnswer, ExecutionAnswer,
         ExecutionPage, JobAnswer, JobPage, Preview, Problem,
     )
 }  # fmt: skip

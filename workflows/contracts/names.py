@@ -16,11 +16,17 @@ JOB_WORKFLOW = "job"
 RUN_WORKFLOW = "run"
 """A run beside its job's loop."""
 BULK_WORKFLOW = "bulk"
+BULKS_WORKFLOW = "bulks"
+"""Admits a tenant's bulks."""
 
 PLAN_ACTIVITY = "plan"
 ATTEMPT_ACTIVITY = "attempt"
 FLUSH_ACTIVITY = "flush_records"
 START_RUN_ACTIVITY = "start_run"
+BULK_COUNT_ACTIVITY = "bulk_count"
+BULK_PAGE_ACTIVITY = "bulk_page"
+BULK_APPLY_ACTIVITY = "bulk_apply"
+BULK_NOTE_ACTIVITY = "bulk_note"
 
 UPDATE_EDIT = "edit"
 UPDATE_PAUSE = "pause"
@@ -29,6 +35,7 @@ UPDATE_TRIGGER = "trigger"
 UPDATE_DELETE = "delete"
 UPDATE_SKIP = "skip"
 UPDATE_CANCEL = "cancel"
+UPDATE_ADMIT = "admit"
 SIGNAL_FIRED = "fired"
 SIGNAL_ENDED = "ended"
 """To a job: a run beside it has ended."""
@@ -36,6 +43,7 @@ SIGNAL_STOP = "stop"
 """To a run beside its job: stop wherever you are; the argument is the reason."""
 QUERY_VIEW = "view"
 QUERY_STOP_INTENT = "stop_intent"
+QUERY_PROGRESS = "progress"
 
 MAIN_QUEUE = "carillon"
 """Workflows and attempts that are held until they are due."""
@@ -70,6 +78,10 @@ def run_workflow_id(tenant: str, ref: str, request: str) -> str:
 
 def bulk_workflow_id(tenant: str, bulk: str) -> str:
     return f"bulk/{tenant}/{bulk}"
+
+
+def bulks_workflow_id(tenant: str) -> str:
+    return f"bulks/{tenant}"
 
 
 def scheduled_key(tenant: str, ref: str, scheduled_time: datetime) -> str:
