@@ -9,6 +9,8 @@ from typing import Any, Protocol
 from jwt.types import Options
 from pydantic import SecretStr
 
+from infra.temporal.errors import SetupError
+
 MIN_SECRET_BYTES = 32
 
 
@@ -38,9 +40,10 @@ class SharedSecret:
     def __init__(self, secret: SecretStr) -> None:
         value = secret.get_secret_value().encode()
         if len(value) < MIN_SECRET_BYTES:
-            raise ValueError(
+            raise SetupError(
                 f"CARILLON_JWT_SECRET must be set to at least {MIN_SECRET_BYTES} bytes; "
-                "`openssl rand -hex 32` makes one"
+                "`openssl rand -hex 32` makes one",
+                code="jwt_secret",
             )
         self._key = VerificationKey(value, ("HS256",))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from typing import Annotated
@@ -24,7 +25,11 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class _EventStream(StreamingResponse):
-    """Gives its place back when it has been sent, or cannot be sent any more."""
+    """Gives its place back when it has been sent, or cannot be sent any more.
+
+    A server whose grace is over cancels what still runs: the stream then ends as it ends by itself,
+    so that its client sees a whole answer and opens another.
+    """
 
     media_type = MEDIA_TYPE
 
@@ -34,7 +39,23 @@ class _EventStream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._held:
-            await super().__call__(scope, receive, send)
+            sending = asyncio.create_task(self.stream_response(send))
+            leaving = asyncio.create_task(self.listen_for_disconnect(receive))
+            try:
+                await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+                if sending.done():
+                    await sending
+            except asyncio.CancelledError:
+                await _cancelled(sending)
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            finally:
+                await _cancelled(sending, leaving)
+
+
+async def _cancelled(*tasks: asyncio.Task[None]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @router.get(

@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from api.audit import DROPPED, Audit
 from api.auth.principal import Principal
 from api.clock import random_name
+from api.routers.audit import AuditPage
 from infra.database.audit import AuditEntry, AuditLog
 from infra.database.errors import DatabaseRejected, DatabaseUnavailable
 from tests.api.conftest import client_of
@@ -26,6 +27,7 @@ ANN = Principal("acme", "ann", frozenset({"jobs:write"}))
 async def entries(api: httpx.AsyncClient, query: str = "") -> list[dict[str, Any]]:
     answer = await api.get(f"/v1/audit?{query}")
     assert answer.status_code == 200, answer.text
+    AuditPage.model_validate_json(answer.text)
     items: list[dict[str, Any]] = answer.json()["items"]
     return items
 

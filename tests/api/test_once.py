@@ -155,7 +155,7 @@ async def test_a_batch_sent_again_is_answered_as_before_and_another_under_its_ke
 ) -> None:
     job = {"schedule": FAR, "target": {"type": "http", "url": "https://example.com/"}}
     headers = {"idempotency-key": "batch-1"}
-    async with client_of(live, "batches") as api, client_of(second, "batches") as other:
+    async with client_of(live, "keyed-batches") as api, client_of(second, "keyed-batches") as other:
         first = await api.post("/v1/jobs/batch", json={"jobs": [job, job, {}]}, headers=headers)
         assert [result["status"] for result in first.json()["results"]] == [201, 201, 422]
         again = await other.post("/v1/jobs/batch", json={"jobs": [job, job, {}]}, headers=headers)

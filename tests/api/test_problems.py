@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from api.app import create_app
 from api.body import MAX_DEPTH
 from api.problems import PROBLEM_MEDIA_TYPE, Kind
+from infra.temporal.errors import SetupError
 from tests.api.conftest import client_of, settings_in, started
 from tests.api.tokens import bearer
 
@@ -382,7 +383,7 @@ async def test_a_fault_of_ours_is_a_500_without_its_text(tmp_path: Any, caplog: 
 
 
 def test_without_a_secret_the_application_is_not_made(tmp_path: Any) -> None:
-    with pytest.raises(ValueError, match="CARILLON_JWT_SECRET"):
+    with pytest.raises(SetupError, match="CARILLON_JWT_SECRET"):
         create_app(settings_in(tmp_path, jwt_secret=""))
 
 

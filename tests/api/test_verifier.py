@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from api.auth.keys import SharedSecret
 from api.auth.verifier import TokenVerifier
 from api.problems import ProblemError
+from infra.temporal.errors import SetupError
 from tests.api.tokens import SECRET, token
 
 
@@ -119,5 +120,5 @@ async def test_no_text_is_worse_than_a_401(text: str) -> None:
 
 @pytest.mark.parametrize("secret", ["", "short"])
 def test_a_missing_or_short_secret_stops_the_process(secret: str) -> None:
-    with pytest.raises(ValueError, match="CARILLON_JWT_SECRET"):
+    with pytest.raises(SetupError, match="CARILLON_JWT_SECRET"):
         SharedSecret(SecretStr(secret))
