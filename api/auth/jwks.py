@@ -143,13 +143,14 @@ def _is_loopback(host: str) -> bool:
 
 
 async def _read(url: str) -> bytes:
-    timeout = aiohttp.ClientTimeout(total=FETCH_WITHIN_S)
-    async with (
-        aiohttp.ClientSession(
-            timeout=timeout, trust_env=True, cookie_jar=aiohttp.DummyCookieJar()
-        ) as session,
-        session.get(url, allow_redirects=False, headers={"accept": "application/json"}) as answer,
-    ):
+    """Through the proxy that the environment names, if one does; never on the loopback."""
+    session = aiohttp.ClientSession(
+        timeout=aiohttp.ClientTimeout(total=FETCH_WITHIN_S),
+        trust_env=url.startswith("https:"),
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
+    headers = {"accept": "application/json"}
+    async with session, session.get(url, allow_redirects=False, headers=headers) as answer:
         if answer.status != 200:
             raise JwksError(f"the URL answers {answer.status}")
         read = bytearray()
