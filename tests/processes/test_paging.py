@@ -25,6 +25,7 @@ async def test_each_job_that_lived_throughout_is_listed_exactly_once(
             for job in lasting[start : start + 100]
         ]
         answer = await installation.api.post("/jobs/batch", json={"jobs": jobs}, timeout=60)
+        assert answer.status_code == 200, answer.text[:500]
         assert {result["status"] for result in answer.json()["results"]} == {201}, answer.text[:500]
 
     async def churn() -> None:
