@@ -132,8 +132,8 @@ async def test_a_replayed_creation_is_the_same_job(api: httpx.AsyncClient) -> No
 async def test_an_id_in_use_is_409_and_another_tenants_job_is_404(
     api: httpx.AsyncClient, live: FastAPI
 ) -> None:
-    assert (await api.post("/v1/jobs", json=daily(id="taken"))).status_code == 201
-    assert (await api.post("/v1/jobs", json=daily(id="taken", priority=1))).status_code == 409
+    assert (await api.post("/v1/jobs", json=daily(id="id-in-use-1"))).status_code == 201
+    assert (await api.post("/v1/jobs", json=daily(id="id-in-use-1", priority=1))).status_code == 409
     async with client_of(live, "other") as other:
         for call in (
             other.get("/v1/jobs/mine"),
@@ -144,7 +144,7 @@ async def test_an_id_in_use_is_409_and_another_tenants_job_is_404(
         ):
             assert (await call).status_code == 404
         assert (await other.get("/v1/jobs")).json()["items"] == []
-        assert (await other.post("/v1/jobs", json=daily(id="taken"))).status_code == 201
+        assert (await other.post("/v1/jobs", json=daily(id="id-in-use-1"))).status_code == 201
 
 
 async def test_a_batch_answers_for_each_job_in_order_and_can_be_repeated(live: FastAPI) -> None:
