@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from api.auth.principal import SCOPES, Scope
+from api.examples import ANSWERS
 from api.problems import PROBLEM_MEDIA_TYPE, Kind, Problem
 from api.requests import REQUEST_MODELS
 
@@ -101,6 +102,8 @@ def document(app: FastAPI) -> dict[str, Any]:
     schemas["JobPatch"] = _patch_schema(schemas["JobRequest"], schemas["JobPatch"])
     _, shared = models_json_schema([(Problem, "serialization")], ref_template=_REF)
     schemas.update(shared.get("$defs", {}))
+    for name, example in ANSWERS.items():
+        schemas[name]["examples"] = [example]
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     components["securitySchemes"] = {

@@ -1,0 +1,109 @@
+"""Everything the document shows is true: requests are taken by the service, answers have their shape."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jsonschema_rs
+import pytest
+from fastapi import FastAPI
+
+from api.app import create_app
+from tests.api.conftest import client_of, settings_in
+from tests.api.sink import Sink
+
+pytestmark = pytest.mark.usefixtures("worker")
+
+DOCUMENT: dict[str, Any] = json.loads(json.dumps(create_app(settings_in(Path("unused"))).openapi()))
+NINE_ON_NEW_YEAR = {"cron": "0 9 1 1 *"}
+"""When the examples of skips have their occurrence."""
+EXPECTED = {"createJob": 201, "triggerJob": 202, "changeJobs": 202}
+_numbers = itertools.count(1)
+
+
+def requests() -> Iterator[tuple[str, str, str, str, Any]]:
+    for path, item in DOCUMENT["paths"].items():
+        for method, operation in item.items():
+            content = operation.get("requestBody", {}).get("content", {})
+            for media_type, media in content.items():
+                for name, example in media["examples"].items():
+                    yield f"{operation['operationId']}-{name}", method, path, media_type, example["value"]
+
+
+CASES = {name + media: case for name, *case in requests() for media in [f"-{case[2].partition('/')[2]}"]}
+
+
+@pytest.fixture
+async def tenant(live: FastAPI) -> tuple[str, httpx.AsyncClient]:
+    name = f"examples-{next(_numbers)}"
+    return name, client_of(live, name)
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_an_example_of_a_request_is_taken(
+    name: str, tenant: tuple[str, httpx.AsyncClient], sink: Sink
+) -> None:
+    method, path, media_type, value = CASES[name]
+    sink.released.clear()
+    async with tenant[1] as api:
+        body = {"id": "subject", "schedule": NINE_ON_NEW_YEAR, "target": sink.target(f"/slow/{tenant[0]}")}
+        assert (await api.post("/v1/jobs", json=body)).status_code == 201
+        if "{execution_id}" in path:
+            run = await api.post("/v1/jobs/subject/trigger")
+            path = path.replace("{execution_id}", run.json()["id"])
+        path = path.replace("{job_id}", "subject")
+        answer = await api.request(
+            method, path, content=json.dumps(value), headers={"content-type": media_type}
+        )
+        assert answer.status_code == EXPECTED.get(name.partition("-")[0], 200), answer.text
+        if "results" in answer.json():
+            assert {result["status"] for result in answer.json()["results"]} == {201}
+        sink.released.set()
+        for job in (await api.get("/v1/jobs")).json()["items"]:
+            await api.delete(f"/v1/jobs/{job['id']}?running=cancel")
+
+
+def schema_examples() -> Iterator[tuple[str, Any, Any]]:
+    """Every example of every schema, wherever it stands."""
+
+    def walk(place: str, schema: Any) -> Iterator[tuple[str, Any, Any]]:
+        if isinstance(schema, list):
+            for index, inner in enumerate(schema):
+                yield from walk(f"{place}/{index}", inner)
+        if not isinstance(schema, dict):
+            return
+        for example in schema.get("examples", []):
+            yield place, schema, example
+        for name, inner in schema.items():
+            if name not in ("examples", "default", "const", "enum"):
+                yield from walk(f"{place}/{name}", inner)
+
+    yield from walk("", DOCUMENT["components"]["schemas"])
+
+
+def test_examples_of_answers_have_the_shape_of_their_schema() -> None:
+    found = list(schema_examples())
+    shown = {place.strip("/") for place, _, _ in found}
+    assert {"JobAnswer", "ExecutionAnswer", "Problem", "BulkAnswer"} <= shown
+    for place, schema, example in found:
+        whole = {**schema, "components": DOCUMENT["components"]}
+        errors = [str(error) for error in jsonschema_rs.iter_errors(whole, example, validate_formats=True)]
+        assert errors == [], place
+
+
+def test_an_example_with_a_fault_is_found() -> None:
+    """The check above does not pass over what references lead to."""
+    whole = {**DOCUMENT["components"]["schemas"]["JobAnswer"], "components": DOCUMENT["components"]}
+    [example] = whole["examples"]
+    for wrong in ({**example, "next_runs": [{}]}, {**example, "created_at": "yesterday"}):
+        assert not jsonschema_rs.is_valid(whole, wrong, validate_formats=True)
+
+
+def test_what_a_job_answers_has_every_field_of_its_example() -> None:
+    schema = DOCUMENT["components"]["schemas"]["JobAnswer"]
+    assert set(schema["examples"][0]) == set(schema["properties"])
