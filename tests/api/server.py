@@ -1,46 +1,46 @@
-"""The application on a port of the loopback, for clients that are no part of this process.
-
-The socket is bound here and handed over, so whoever answers on it is the application under test.
-"""
+"""The application behind a real socket, for what an in-process client cannot see: streams and their ends."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
-import httpx
 import uvicorn
 from fastapi import FastAPI
 
-from tests.api.tokens import bearer
+
+class Server(uvicorn.Server):
+    """Leaves signals to the tests."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    @property
+    def url(self) -> str:
+        port = self.servers[0].sockets[0].getsockname()[1]
+        return f"http://127.0.0.1:{port}"
 
 
 @contextlib.asynccontextmanager
-async def served(app: FastAPI) -> AsyncIterator[str]:
-    """The base URL of an application that is started already."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        base = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        server = uvicorn.Server(
-            uvicorn.Config(app, lifespan="off", log_config=None, timeout_graceful_shutdown=2)
-        )
-        task = asyncio.create_task(server.serve(sockets=[bound]))
-        try:
-            await _answers(base)
-            yield base
-        finally:
-            server.should_exit = True
-            await asyncio.wait_for(task, 10)
-
-
-async def _answers(base: str) -> None:
-    """Our token opens it: nobody else knows the secret it is signed with."""
-    async with httpx.AsyncClient(base_url=base, headers=bearer("acme")) as client, asyncio.timeout(10):
-        while True:
-            with contextlib.suppress(httpx.TransportError):
-                answer = await client.get("/v1/jobs?limit=1")
-                assert answer.status_code == 200, answer.text
-                return
-            await asyncio.sleep(0.02)
+async def serving(app: FastAPI, *, lifespan: bool = True) -> AsyncIterator[Server]:
+    """As ``carillon api`` serves it, with its grace of two seconds."""
+    config = uvicorn.Config(
+        app,
+        port=0,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=2,
+        lifespan="on" if lifespan else "off",
+    )
+    server = Server(config)
+    task = asyncio.create_task(server.serve())
+    async with asyncio.timeout(20):
+        while not server.started:
+            await asyncio.sleep(0.01)
+    try:
+        yield server
+    finally:
+        server.should_exit = True
+        await asyncio.wait_for(task, 20)

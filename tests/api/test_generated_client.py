@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from tests.api.server import served
+from tests.api.server import serving
 from tests.api.sink import Sink
 from tests.api.tokens import token
 
@@ -66,9 +66,9 @@ async def test_a_generated_client_creates_lists_runs_reads_and_deletes(
         "target": sink.target("/by-a-client", body={"a": 1}),
         "labels": {"made": "by-a-client"},
     }
-    async with served(live) as base:
+    async with serving(live, lifespan=False) as server:
         client = part("").AuthenticatedClient(
-            base_url=base, token=token("generated"), raise_on_unexpected_status=True
+            base_url=server.url, token=token("generated"), raise_on_unexpected_status=True
         )
         async with client:
             body = models.JobRequest.from_dict(asked)
