@@ -31,8 +31,9 @@ def serve(settings: Settings) -> NoReturn:
     """Serves the API until SIGTERM or SIGINT; a second signal drops the requests in flight."""
     from api.app import create_app
 
+    app = create_app(settings)
     config = uvicorn.Config(
-        create_app(settings),
+        app,
         host=settings.api_host,
         port=settings.api_port,
         backlog=_BACKLOG,
@@ -44,6 +45,7 @@ def serve(settings: Settings) -> NoReturn:
     server = _Server(config)
 
     def ask_to_stop() -> None:
+        app.state.carillon.streams.end()
         server.force_exit = server.should_exit
         server.should_exit = True
 

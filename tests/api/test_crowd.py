@@ -80,13 +80,18 @@ async def test_parallel_clients_leave_index_and_workflows_in_agreement(
 
 
 async def agreement(state: AppState, client: Client) -> None:
-    """Each job's row says what its workflow says."""
-    for number in range(JOBS):
-        job = f"job-{number}"
-        stored = await state.index.get(TENANT, job)
-        if stored is None:
-            continue
-        handle = client.get_workflow_handle(job_workflow_id(TENANT, stored.ref))
-        view: JobView = await handle.query(QUERY_VIEW, result_type=JobView)
-        said = (view.status, view.revision, view.change, view.definition, view.pause)
-        assert said == (stored.status, stored.revision, stored.change, stored.definition, stored.pause)
+    """Each job's row says what its workflow says, as soon as the workers have written what they know."""
+    async with asyncio.timeout(20):
+        for number in range(JOBS):
+            while not await _agree(state, client, f"job-{number}"):
+                await asyncio.sleep(0.1)
+
+
+async def _agree(state: AppState, client: Client, job: str) -> bool:
+    stored = await state.index.get(TENANT, job)
+    if stored is None:
+        return True
+    handle = client.get_workflow_handle(job_workflow_id(TENANT, stored.ref))
+    view: JobView = await handle.query(QUERY_VIEW, result_type=JobView)
+    said = (view.status, view.revision, view.change, view.definition, view.pause)
+    return said == (stored.status, stored.revision, stored.change, stored.definition, stored.pause)
