@@ -39,7 +39,11 @@ CHECKS = (
     "not_a_server_error", "status_code_conformance", "content_type_conformance",
     "response_headers_conformance", "response_schema_conformance", "unsupported_method",
     "allow_header_conformance", "ignored_auth", "use_after_free", "ensure_resource_availability",
+    "missing_required_header",
 )  # fmt: skip
+"""Not ``positive_data_acceptance``: a schema cannot say which instants are occurrences, or which cursors
+were given out. Not ``negative_data_rejection``: a number is taken for a duration, beside the form that
+the schema names."""
 ENDLESS = "streamEvents"
 """Its answer never ends; it has tests of its own."""
 
