@@ -1,1 +1,1 @@
-"""Everything that touches the outside world for the other packages: settings, Temporal, database, telemetry."""
+"""What touches the outside world for the other packages: settings, Temporal, database, telemetry."""

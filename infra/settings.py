@@ -56,7 +56,8 @@ class Settings(BaseSettings):
     """The hold limit L: how long before it is due a run may be handed to a worker."""
     worker_grace: timedelta = timedelta(seconds=30)
     """How long a stopping worker goes on with its runs."""
-    max_cached_workflows: int = Field(default=1000, ge=0)
+    max_cached_workflows: int = Field(default=1000, ge=1)
+    """Jobs a worker process keeps in memory. Not 0: then the SDK cannot replay an update in a plan."""
     bulk_rate: float = Field(default=50.0, gt=0, le=10_000)
     """Jobs per second to which one worker process applies the actions of bulks."""
     default_timezone: str = "UTC"

@@ -75,7 +75,7 @@ class Fleet:
     _workers: tuple[Worker, ...] = ()
     _running: list[asyncio.Task[None]] = field(default_factory=list)
     _sender: HttpSender | None = None
-    _jobs: list[WorkflowHandle[Any, Any]] = field(default_factory=list)
+    jobs: list[WorkflowHandle[Any, Any]] = field(default_factory=list)
 
     async def start(self) -> Self:
         self._sender = HttpSender(
@@ -117,7 +117,7 @@ class Fleet:
         await asyncio.gather(*shutdowns, *self._running)
         if self._sender is not None:
             await self._sender.close()
-        for job in self._jobs:
+        for job in self.jobs:
             with suppress(RPCError):
                 await job.terminate("the test is over")
 
@@ -150,7 +150,7 @@ class Fleet:
             id=names.job_workflow_id(TENANT, job),
             task_queue=names.MAIN_QUEUE,
         )
-        self._jobs.append(handle)
+        self.jobs.append(handle)
         return handle
 
 

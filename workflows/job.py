@@ -82,10 +82,12 @@ class JobWorkflow(Attempting):
             job_state.begin_manual(state, state.triggers.pop(0))
         elif state.pause is not None:
             await self._rest_paused(state.pause.until)
+        elif state.plan_exhausted and not state.plan:
+            await self._rest_completed()
+        elif job_state.clock_was_set_back(state, workflow.now()):
+            workflow.logger.warning("the server's clock was set back: planned again from now")
         elif state.plan:
             await self._take_planned(state.plan[0])
-        elif state.plan_exhausted:
-            await self._rest_completed()
         else:
             await self._plan()
 

@@ -26,6 +26,8 @@ from workflows.contracts.job import (
     TriggerRequest,
 )
 
+UPDATES = True
+
 Job = WorkflowHandle[Any, Any]
 
 

@@ -25,6 +25,8 @@ from tests.workflows.asking import (
 )
 from workflows.contracts import failures
 
+UPDATES = True
+
 BOTH = pytest.mark.parametrize("cancel", [False, True], ids=["finish", "cancel"])
 
 

@@ -9,6 +9,8 @@ from tests.sink import Sink
 from tests.workflows.asking import Gate, answers, at, edit, ended, from_now, held, seen, stored
 from workflows.contracts.records import Record
 
+UPDATES = True
+
 
 async def test_a_held_run_is_sent_under_the_new_definition_only(fleet: Fleet, sink: Sink) -> None:
     due = from_now(2)

@@ -18,6 +18,8 @@ from tests.fleet import Fleet, fresh, view
 from tests.sink import Arrival, Sink
 from tests.workflows.asking import Job, at, edit, from_now, impatient_fleet, pause, resume, seen, trigger
 
+UPDATES = True
+
 JOBS = 5
 CHANGES = 14
 SECOND = timedelta(seconds=1)

@@ -10,6 +10,8 @@ from tests.workflows.asking import Gate, at, ended, from_now, held, pause, refus
 from workflows.contracts import failures
 from workflows.contracts.records import Pause
 
+UPDATES = True
+
 
 async def test_a_manual_run_goes_before_one_that_is_only_held(fleet: Fleet, sink: Sink) -> None:
     due = from_now(12).replace(microsecond=0)

@@ -12,6 +12,8 @@ from tests.sink import Sink
 from tests.workflows.asking import Gate, answers, at, from_now, pause, resume, seen, stored, told, trigger
 from workflows.contracts.records import Pause, Record
 
+UPDATES = True
+
 
 async def test_a_retry_that_waits_ends_as_a_dead_letter(fleet: Fleet, sink: Sink) -> None:
     answers(sink, "/waits", 500)

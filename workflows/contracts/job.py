@@ -14,6 +14,7 @@ from workflows.contracts.records import ExecutionRow, LastRun, Pause, Record, St
 
 RECENT_REQUESTS = 100
 SKIPS_MAX = 100
+SERVED_KEPT = 100
 RECORDS_MAX = 200
 RECORDS_MAX_BYTES = 128 * 1024
 CARRIED_BYTES = 32 * 1024
@@ -79,6 +80,8 @@ class JobState(Contract):
     updated_at: Instant
     cursor: Instant
     """Occurrences up to this nominal instant are settled."""
+    served: list[Instant] = []
+    """Nominal instants of the last :data:`SERVED_KEPT` occurrences that ran, oldest first."""
     plan: list[PlannedOccurrence] = []
     plan_exhausted: bool = False
     planned_at: Instant | None = None

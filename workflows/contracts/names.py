@@ -102,12 +102,12 @@ def execution_id(key: str, attempt: int) -> str:
     return f"{key}:{attempt}"
 
 
-_KEY = re.compile(rf"^({TENANT_PATTERN})/({JOB_ID_PATTERN}(?:~[1-9][0-9]*)?):(\S+)$")
+_KEY = re.compile(rf"({TENANT_PATTERN})/({JOB_ID_PATTERN}(?:~[1-9][0-9]*)?):(\S+)")
 
 
 def parse_key(key: str) -> tuple[str, str, str]:
     """Tenant, ref and the rest of a key. Raises ValueError if it is none."""
-    found = _KEY.match(key)
+    found = _KEY.fullmatch(key)
     if found is None:
         raise ValueError(f"not an occurrence key: {key!r}")
     return found.group(1), found.group(2), found.group(3)

@@ -13,6 +13,7 @@ from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDe
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.job import (
     RECENT_REQUESTS,
+    SERVED_KEPT,
     AnsweredRequest,
     JobState,
     ManualRun,
@@ -24,6 +25,9 @@ from workflows.contracts.planning import Plan, PlanInput, PlannedOccurrence, Str
 from workflows.contracts.records import ExecutionRow, JobProgress, JobRow, Outcome, Record
 from workflows.domain import backlog, details, gate, history, stats
 from workflows.domain.gate import ActiveRun, Decision
+
+CLOCK_SLACK = timedelta(minutes=1)
+"""A clock this far behind the last served instant has been set back (architecture.md, section 4)."""
 
 # -- taking the next occurrence --------------------------------------------------------------------
 
@@ -208,11 +212,22 @@ def adopt(state: JobState, plan: Plan, now: datetime) -> None:
         record_stretch(state, plan.missed, "missed", None, now)
     state.cursor = max(state.cursor, plan.cursor)
     state.skips = [instant for instant in state.skips if instant > state.cursor]
-    state.plan = list(plan.occurrences)
+    state.plan = [due for due in plan.occurrences if due.scheduled_time not in state.served]
     # A skipped occurrence does not use up max_runs, so only an empty plan says that it is used up.
     state.plan_exhausted = plan.exhausted and (state.definition.max_runs is None or not plan.occurrences)
-    state.planned_at, state.tzdata, state.hints = now, plan.tzdata, plan.hints
+    # Never downwards: while workers of two releases plan in turn, the newer rule stands.
+    state.planned_at, state.tzdata, state.hints = now, max(state.tzdata, plan.tzdata), plan.hints
     state.passed_until = state.late_until = state.blocked_since = None
+
+
+def clock_was_set_back(state: JobState, now: datetime) -> bool:
+    """Whether the server's clock lies far behind what was served: then the job goes on from ``now``,
+    and what it served under the wrong time is not served again."""
+    if state.cursor - now <= CLOCK_SLACK:
+        return False
+    state.cursor = now
+    drop_plan(state)
+    return True
 
 
 def drop_plan(state: JobState) -> None:
@@ -329,6 +344,7 @@ def served(state: JobState, run: RunState) -> None:
     if run.occurrence.trigger != "schedule" or state.cursor >= at:
         return
     state.cursor = at
+    state.served = [*state.served[1 - SERVED_KEPT :], at]
     state.scheduled_runs += 1
     state.plan = [due for due in state.plan if due.scheduled_time > at]
 
@@ -352,7 +368,8 @@ def settle(state: JobState, run: RunState, inp: AttemptInput, outcome: Outcome, 
 def finished(state: JobState, run: RunState, outcome: Outcome, reason: str | None, ended_at: datetime,
              row: ExecutionRow | None) -> None:  # fmt: skip
     state.run = None
-    state.stats = stats.after_run(state.stats, outcome, ended_at)
+    if outcome != "cancelled" or not is_unserved(run):
+        state.stats = stats.after_run(state.stats, outcome, ended_at)
     if row is not None:
         state.last_run = history.last_run(row)
     if run.started_at is not None:

@@ -8,15 +8,16 @@ from workflows.contracts.records import Outcome, Stats
 
 
 def after_run(stats: Stats, outcome: Outcome, ended_at: datetime) -> Stats:
-    """Counts after an execution ended for good with ``outcome``."""
+    """Counts after an execution ended for good with ``outcome``; one that was cancelled did not fail."""
     succeeded = outcome == "succeeded"
+    failures = 0 if succeeded else stats.consecutive_failures + (outcome != "cancelled")
     return Stats(
         runs=stats.runs + 1,
         succeeded=stats.succeeded + succeeded,
         dead_lettered=stats.dead_lettered + (outcome == "dead_lettered"),
         skipped=stats.skipped,
         missed=stats.missed,
-        consecutive_failures=0 if succeeded else stats.consecutive_failures + 1,
+        consecutive_failures=failures,
         last_success_at=ended_at if succeeded else stats.last_success_at,
     )
 

@@ -148,7 +148,7 @@ async def test_large_texts_fill_the_queue_too(database: Database, tenant: str) -
 async def test_after_a_failure_nobody_is_held(
     database: Database, history: History, tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those who wait are told at once, so are those who come during the pause; what was offered is dropped."""
+    """Those who wait are told at once, as are those who come during the pause; what was offered is lost."""
     monkeypatch.setattr("infra.database.writer._FIRST_PAUSE", 1.0)
     gate, writer = gated(database)
     gate.broken = True

@@ -489,3 +489,22 @@ def test_stretches_are_counted_once_however_many_wait_for_the_database(
     for outcome, counted in (("missed", job.stats.missed), ("skipped", job.stats.skipped)):
         assert sum(row.count for row in rows(job) if row.outcome == outcome) == counted
         assert counted == sum(count for kind, count in stretches if kind == outcome)
+
+
+def test_a_clock_set_far_back_goes_on_from_now_and_serves_nothing_twice() -> None:
+    """What ran while the clock was wrong is remembered: its instants come again, and are left out."""
+    found = state([121], cursor=120, served=[at(119), at(120)])
+    assert not job_state.clock_was_set_back(found, at(119))
+    assert job_state.clock_was_set_back(found, at(1))
+    assert (found.cursor, found.plan) == (at(1), [])
+    job_state.adopt(found, Plan(occurrences=planned(2, 119, 120, 121), cursor=at(1)), at(1))
+    assert [one.scheduled_time for one in found.plan] == [at(2), at(121)]
+
+
+def test_a_held_run_that_is_cancelled_is_neither_a_run_nor_a_failure() -> None:
+    found = state()
+    job_state.begin_planned(found, found.plan[0])
+    assert found.run is not None
+    asked = job_state.attempt_input(found, found.run)
+    job_state.settle(found, found.run, asked, "cancelled", "asked", at(1))
+    assert (found.stats.runs, found.stats.consecutive_failures) == (0, 0)

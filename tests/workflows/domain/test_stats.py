@@ -14,7 +14,7 @@ BEFORE = Stats(
 RUNS: dict[Outcome, dict[str, object]] = {
     "succeeded": {"succeeded": 7, "consecutive_failures": 0, "last_success_at": at(9)},
     "dead_lettered": {"dead_lettered": 4, "consecutive_failures": 3},
-    "cancelled": {"consecutive_failures": 3},
+    "cancelled": {},
 }
 
 
