@@ -83,6 +83,7 @@ async def test_an_instant_that_is_none_is_refused_with_the_nearest(
 
 
 async def test_what_was_served_or_runs_cannot_be_skipped(api: httpx.AsyncClient, sink: Sink) -> None:
+    sink.released.clear()
     made = await create(api, sink, "slow-skip", schedule={"every": "PT1S"}, target=sink.target("/slow/skip"))
     await sink.delivery("/slow/skip")
     current = await eventually(

@@ -234,6 +234,7 @@ async def test_a_completed_job_can_be_triggered(api: httpx.AsyncClient, sink: Si
 
 
 async def test_a_trigger_beside_an_active_run_is_409_naming_it(api: httpx.AsyncClient, sink: Sink) -> None:
+    sink.released.clear()
     await create(api, sink, "busy", target=sink.target("/slow/busy"))
     first = (await api.post("/v1/jobs/busy/trigger")).json()
     await sink.delivery("/slow/busy")
