@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from api.connection import Connection
 from api.jobs.changes import Changes
-from api.jobs.executions import no_such_execution
+from api.jobs.executions import alive_rows, no_such_execution
 from api.jobs.reading import any_view_of
 from api.jobs.refs import Found
 from api.problem_table import LATER
@@ -134,10 +134,11 @@ def _row_after(
     """The execution as the job knows it after the change; its stored row where that says the end."""
     if stored is not None and stored.outcome not in ALIVE:
         return stored
-    for row in _alive(after):
+    for row in alive_rows(after, now):
         if row.key == key:
-            return row.model_copy(update={"outcome": "running"}) if row.started_at else row
-    known = next((row for row in _alive(before) if row.key == key), stored)
+            return row
+    alive_before = [] if before is None else alive_rows(before, now)
+    known = next((row for row in alive_before if row.key == key), stored)
     last = after.last_run
     if last is not None and last.key == key:
         return ExecutionRow(
@@ -149,10 +150,3 @@ def _row_after(
     if known is None:
         return None
     return known.model_copy(update={"outcome": "cancelled", "reason": "asked", "ended_at": now})
-
-
-def _alive(view: JobView | None) -> list[ExecutionRow]:
-    if view is None:
-        return []
-    current = [] if view.current is None else [view.current]
-    return [*current, *view.beside, *view.waiting]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from api.jobs.refs import Found
 from api.problems import Kind, ProblemError
+from workflows.contracts.job import JobView
 from workflows.contracts.names import job_of, key_of, parse_key
+from workflows.contracts.records import ExecutionRow
 
 
 def no_such_execution() -> ProblemError:
@@ -21,3 +25,16 @@ def locate(execution_id: str, tenant: str) -> tuple[Found, str]:
     if owner != tenant:
         raise no_such_execution()
     return Found(tenant, job_of(ref)[0], ref), key
+
+
+def alive_rows(view: JobView, now: datetime) -> list[ExecutionRow]:
+    """What the job is busy with and what waits behind it, newest first."""
+    current = [] if view.current is None else [_as_of(view.current, now)]
+    return [*reversed(view.waiting), *reversed(view.beside), *current]
+
+
+def _as_of(current: ExecutionRow, now: datetime) -> ExecutionRow:
+    """A query cannot see whether a held run's instant has come; whoever reads compares clocks."""
+    if current.outcome in ("held", "retrying") and current.fires_at <= now:
+        return current.model_copy(update={"outcome": "running"})
+    return current

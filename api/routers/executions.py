@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -10,14 +9,15 @@ from fastapi.responses import JSONResponse
 
 from api.access import ExecutionId, JobId, Reader, State, existing_id
 from api.jobs.answers import ExecutionAnswer, ExecutionPage, execution_document
-from api.jobs.executions import locate, no_such_execution
-from api.jobs.reading import view_of
+from api.jobs.executions import alive_rows, locate, no_such_execution
+from api.jobs.reading import any_view_of
 from api.jobs.refs import Found
 from api.openapi import problems, security
 from api.problems import Kind, ProblemError
 from api.queries import ExecutionQuery, TenantExecutionQuery
 from api.routers.documented import ALWAYS
 from api.state import AppState
+from infra.database.errors import DatabaseUnavailable
 from infra.database.executions import StoredExecution
 from infra.database.page import Page
 from workflows.contracts.records import ExecutionRow
@@ -78,15 +78,19 @@ async def list_executions(
     openapi_extra={"security": security("jobs:read")},
 )
 async def get_execution(execution_id: ExecutionId, state: State, caller: Reader) -> JSONResponse:
-    """With every attempt."""
+    """With every attempt. While the database is away only one that is alive can be read."""
     found, key = locate(execution_id, caller.tenant)
-    stored = await state.history.get_execution(found.tenant, key)
+    missing: Exception = no_such_execution()
+    try:
+        stored = await state.history.get_execution(found.tenant, key)
+    except DatabaseUnavailable as error:
+        stored, missing = None, error
     if stored is not None:
         return JSONResponse(execution_document(stored.job, stored.row, stored.attempts))
     for row in await _alive(state, found):
         if row.key == key:
             return JSONResponse(execution_document(found.job, row))
-    raise no_such_execution()
+    raise missing
 
 
 async def _stored(
@@ -109,22 +113,12 @@ async def _stored(
 
 
 async def _alive(state: AppState, found: Found) -> list[ExecutionRow]:
-    """What the job is busy with and what waits behind it, if it answers in time; newest first."""
+    """Those of the job that are alive, if it answers in time; a deleted one may have some left."""
     try:
-        view = await view_of(state.temporal, found)
+        view = await any_view_of(state.temporal, found)
     except ProblemError:
         return []
-    if view is None:
-        return []
-    current = [] if view.current is None else [_as_of(view.current, state.clock())]
-    return [*reversed(view.waiting), *reversed(view.beside), *current]
-
-
-def _as_of(current: ExecutionRow, now: datetime) -> ExecutionRow:
-    """A query cannot see whether a held run's instant has come; whoever reads compares clocks."""
-    if current.outcome in ("held", "retrying") and current.fires_at <= now:
-        return current.model_copy(update={"outcome": "running"})
-    return current
+    return [] if view is None else alive_rows(view, state.clock())
 
 
 def _wanted(row: ExecutionRow, query: ExecutionQuery) -> bool:

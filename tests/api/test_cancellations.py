@@ -38,6 +38,7 @@ async def test_a_run_in_flight_is_broken_off(api: httpx.AsyncClient, sink: Sink)
     document = cancelled.json()
     assert document["id"] == run["id"]
     if document["outcome"] != "cancelled":
+        assert document["outcome"] == "running"
         assert document["in_flight"] == [{"key": run["key"], "state": "stopping"}]
     ended = await eventually(api, f"/v1/executions/{run['id']}", lambda e: e["outcome"] == "cancelled")
     assert ended["reason"] == "asked"
@@ -81,6 +82,8 @@ async def test_without_the_database_a_run_is_cancelled_by_its_id_alone(
     run = await busy(api, sink, "no-rows")
     headers = {"idempotency-key": "cancel-no-rows"}
     with without_database(live):
+        assert (await api.get(f"/v1/executions/{run['id']}")).json()["outcome"] == "running"
+        assert (await api.get(f"/v1/executions/{opaque_id('acme/no-rows:manual-x')}")).status_code == 503
         for _ in range(2):
             cancelled = await api.post(f"/v1/executions/{run['id']}/cancel", headers=headers)
             assert cancelled.status_code == 200, cancelled.text
