@@ -20,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
         RECENT_REQUESTS,
         SKIPS_MAX,
         Actor,
+        AnsweredRequest,
         CancelRequest,
         DeleteRequest,
         EditRequest,
@@ -208,8 +209,10 @@ class JobWorkflow(Attempting):
             seq=0,
             revision=state.revision,
         )
-        if self._is_known(request):
-            return Triggered(execution=row, repeated=True)
+        if (known := self._known(request)) is not None:
+            first = known.at or at
+            repeated = row.model_copy(update={"scheduled_time": first, "fires_at": first})
+            return Triggered(execution=repeated, repeated=True)
         manual = ManualRun(request=request.request, at=at, by=request.actor.by, body=request.body)
         if request.force and job_state.active_key(state, workflow.now()) is not None:
             return await self._run_beside(manual, row)
@@ -314,7 +317,7 @@ class JobWorkflow(Attempting):
     @trigger.validator
     def _check_trigger(self, request: TriggerRequest) -> None:
         self._refuse_deleted()
-        if self._is_known(request):
+        if self._known(request) is not None:
             return
         if len(self.state.triggers) + len(self.state.beside) >= TRIGGERS_MAX:
             raise _refusal(failures.TOO_MANY_TRIGGERS, f"{TRIGGERS_MAX} manual runs wait or run already")
@@ -347,8 +350,8 @@ class JobWorkflow(Attempting):
         if key not in alive and not self._is_repeated(request.actor):
             raise _refusal(failures.EXECUTION_ENDED, key)
 
-    def _is_known(self, request: TriggerRequest) -> bool:
-        return any(known.id == request.request for known in self.state.requests)
+    def _known(self, request: TriggerRequest) -> AnsweredRequest | None:
+        return next((known for known in self.state.requests if known.id == request.request), None)
 
     def _is_repeated(self, actor: Actor) -> bool:
         """The call was answered before, perhaps by a run of this workflow that has continued as new."""

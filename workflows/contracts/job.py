@@ -61,6 +61,8 @@ class AnsweredRequest(Contract):
 
     id: str
     key: str
+    at: Instant | None = None
+    """The instant of the run, as it was answered first."""
 
 
 class JobState(Contract):

@@ -64,7 +64,7 @@ def begin_manual(state: JobState, manual: ManualRun) -> None:
 def remember_request(state: JobState, manual: ManualRun) -> None:
     """Remember the request of a manual run."""
     key = names.manual_key(state.tenant, state.ref, manual.request)
-    answered = AnsweredRequest(id=manual.request, key=key)
+    answered = AnsweredRequest(id=manual.request, key=key, at=manual.at)
     state.requests = [*state.requests[-(RECENT_REQUESTS - 1) :], answered]
 
 
