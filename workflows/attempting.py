@@ -18,7 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.contracts.attempt import AttemptReport
     from workflows.contracts.base import rfc3339
     from workflows.contracts.job import FiredSignal, JobState, RunState, StopIntent
-    from workflows.domain import backlog, job_state, look_ahead
+    from workflows.domain import backlog, job_records, job_state, look_ahead
 
 RUNS_PER_HISTORY = 50
 """Attempts after which a workflow continues as new."""
@@ -137,7 +137,7 @@ class Attempting:
                 )
                 if not stored:
                     return
-                job_state.confirm(state, batch)
+                job_records.confirm(state, batch)
         except ActivityError:
             workflow.logger.warning("records wait in the job: no worker could write them")
 

@@ -39,7 +39,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from workflows.contracts.planning import Plan, PlannedOccurrence
     from workflows.contracts.records import ExecutionRow, Pause
-    from workflows.domain import details, job_state, look_ahead
+    from workflows.domain import details, job_changes, job_records, job_state, look_ahead
 
 STOP_WAIT = timedelta(seconds=2)
 """How long a stop waits for the worker's word before it answers ``stopping``."""
@@ -96,7 +96,7 @@ class JobWorkflow(Attempting):
         state, now = self.state, workflow.now()
         if due.scheduled_time in state.skips:
             if due.fires_at <= now or await self._wait(due.fires_at):
-                job_state.skip_asked(state, due, workflow.now())
+                job_changes.skip_asked(state, due, workflow.now())
             return
         if due.not_after is not None and due.not_after < now:
             job_state.drop_plan(state)  # late by now: the planner settles the stretch as one
@@ -119,7 +119,7 @@ class JobWorkflow(Attempting):
 
     async def _rest_paused(self, until: datetime | None) -> None:
         if await self._wait(until) and until is not None and self.state.pause is not None:
-            job_state.end_pause(self.state, until)
+            job_changes.end_pause(self.state, until)
             self._row_lacks_plan = True
             self._publish()
 
@@ -180,7 +180,7 @@ class JobWorkflow(Attempting):
     @workflow.update(name=names.UPDATE_RESUME)
     async def resume(self, request: ResumeRequest) -> JobChanged:
         if self.state.pause is not None and not self._is_repeated(request.actor):
-            job_state.end_pause(self.state, self._accepted_at(request.actor))
+            job_changes.end_pause(self.state, self._accepted_at(request.actor))
             self._row_lacks_plan = True
             self._accept(request.actor)
         return JobChanged(view=self.view())
@@ -191,7 +191,7 @@ class JobWorkflow(Attempting):
         if self._is_repeated(request.actor):
             return self._unchanged()
         at = self._accepted_at(request.actor)
-        job_state.edit(self.state, request.definition, at, calling=self._call is not None)
+        job_changes.edit(self.state, request.definition, at, calling=self._call is not None)
         self._row_lacks_plan = True
         self._accept(request.actor)
         return await self._stopped("if_held", "edited")
@@ -214,27 +214,27 @@ class JobWorkflow(Attempting):
             repeated = row.model_copy(update={"scheduled_time": first, "fires_at": first})
             return Triggered(execution=repeated, repeated=True)
         manual = ManualRun(request=request.request, at=at, by=request.actor.by, body=request.body)
-        if request.force and job_state.active_key(state, workflow.now()) is not None:
+        if request.force and job_changes.active_key(state, workflow.now()) is not None:
             return await self._run_beside(manual, row)
-        job_state.remember_request(state, manual)
+        job_changes.remember_request(state, manual)
         state.triggers.append(manual)
         self._changes += 1
         if self._call is not None:
             self._call.stop("if_held", "triggered")
         elif state.run is not None:
             stop = StopIntent(intent="if_held", reason="triggered")
-            job_state.stop_waiting(state, state.run, stop, workflow.now())
+            job_changes.stop_waiting(state, state.run, stop, workflow.now())
         return Triggered(execution=row)
 
     async def _run_beside(self, manual: ManualRun, row: ExecutionRow) -> Triggered:
         """A workflow of its own runs it; the job hears of its end by a signal."""
         state = self.state
-        job_state.remember_request(state, manual)
+        job_changes.remember_request(state, manual)
         state.beside = [*state.beside, row]
         try:
             await workflow.execute_local_activity(
                 names.START_RUN_ACTIVITY,
-                job_state.beside(state, manual),
+                job_changes.beside(state, manual),
                 start_to_close_timeout=timedelta(seconds=5),
                 retry_policy=RetryPolicy(maximum_attempts=3),
             )
@@ -249,7 +249,7 @@ class JobWorkflow(Attempting):
         """Leave out one future occurrence, or take that back until it is due."""
         if self._is_repeated(request.actor):
             return self._unchanged()
-        job_state.skip(self.state, request.scheduled_time, skipped=request.skipped)
+        job_changes.skip(self.state, request.scheduled_time, skipped=request.skipped)
         self._accept(request.actor)
         run = self.state.run
         if run is None or run.occurrence.scheduled_time != request.scheduled_time:
@@ -268,7 +268,7 @@ class JobWorkflow(Attempting):
         if any(row.key == request.key for row in state.beside):
             await self._stop_beside(request.key, "asked")
             return JobChanged(view=self.view(), in_flight=[InFlight(key=request.key, state="stopping")])
-        job_state.cancel_waiting(state, request.key, workflow.now())
+        job_changes.cancel_waiting(state, request.key, workflow.now())
         return self._unchanged()
 
     async def _stop_beside(self, key: str, reason: str) -> None:
@@ -323,7 +323,7 @@ class JobWorkflow(Attempting):
             raise _refusal(failures.TOO_MANY_TRIGGERS, f"{TRIGGERS_MAX} manual runs wait or run already")
         if request.force:
             return
-        if (active := job_state.active_key(self.state, workflow.now())) is not None:
+        if (active := job_changes.active_key(self.state, workflow.now())) is not None:
             raise _refusal(failures.RUN_ACTIVE, active)
 
     @skip.validator
@@ -374,7 +374,7 @@ class JobWorkflow(Attempting):
         if call is None:
             if run is not None and reason != "edited":
                 stop = StopIntent(intent=intent, reason=reason)
-                job_state.stop_waiting(self.state, run, stop, workflow.now())
+                job_changes.stop_waiting(self.state, run, stop, workflow.now())
             return JobChanged(view=self.view())
         if reason == "paused" and call.inp.occurrence.trigger == "manual":
             return JobChanged(view=self.view())  # a paused job can be triggered
@@ -411,7 +411,7 @@ class JobWorkflow(Attempting):
     def _publish(self) -> None:
         """Count a change of what the index shows, and write it by an activity of its own."""
         self.state.change += 1
-        job_state.record_job(self.state)
+        job_records.record_job(self.state)
         self._start_flush()
 
     # -- words, questions --------------------------------------------------------------------------
@@ -419,7 +419,7 @@ class JobWorkflow(Attempting):
     @workflow.signal(name=names.SIGNAL_ENDED)
     def ended(self, end: RunEnded) -> None:
         """A run beside the loop tells how it ended."""
-        job_state.ended_beside(self.state, end)
+        job_changes.ended_beside(self.state, end)
 
     @workflow.query(name=names.QUERY_VIEW)
     def view(self) -> JobView:

@@ -9,7 +9,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.attempting import Attempting
     from workflows.contracts import names
     from workflows.contracts.job import JobState, RunEnded
-    from workflows.domain import details, job_state
+    from workflows.domain import details, job_changes
 
 
 @workflow.defn(name=names.RUN_WORKFLOW)
@@ -55,4 +55,4 @@ class RunWorkflow(Attempting):
         if self._call is not None:
             self._call.stop("now", reason)
         elif state.run is not None:
-            job_state.cancel_waiting(state, state.run.occurrence.key, workflow.now())
+            job_changes.cancel_waiting(state, state.run.occurrence.key, workflow.now())

@@ -24,8 +24,8 @@ from api.state import AppState
 from infra.database import Database, Feed, History, JobIndex
 from infra.settings import Settings
 from tests.api.conftest import client_of, settings_in, started
+from tests.api.server import Server, serving
 from tests.api.sink import Sink
-from tests.api.stream_server import Server, serving
 from tests.api.test_outages import without_database
 from tests.api.tokens import bearer
 from tests.infra.database.samples import NOON, create, execution, job_row, record, run_records

@@ -5,25 +5,20 @@ All of them change the state they are given. Time is an argument, and nothing wa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from workflows.contracts import names
 from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDetails, Occurrence
-from workflows.contracts.definition import JobDefinition
 from workflows.contracts.job import (
-    RECENT_REQUESTS,
     SERVED_KEPT,
-    AnsweredRequest,
     JobState,
     ManualRun,
-    RunEnded,
     RunState,
     StopIntent,
 )
 from workflows.contracts.planning import Plan, PlanInput, PlannedOccurrence, Stretch
-from workflows.contracts.records import ExecutionRow, JobProgress, JobRow, Outcome, Record
-from workflows.domain import backlog, details, gate, history, stats
+from workflows.contracts.records import ExecutionRow, Outcome
+from workflows.domain import backlog, gate, history, job_records, stats
 from workflows.domain.gate import ActiveRun, Decision
 
 CLOCK_SLACK = timedelta(minutes=1)
@@ -61,85 +56,6 @@ def begin_manual(state: JobState, manual: ManualRun) -> None:
     )
 
 
-def remember_request(state: JobState, manual: ManualRun) -> None:
-    """Remember the request of a manual run."""
-    key = names.manual_key(state.tenant, state.ref, manual.request)
-    answered = AnsweredRequest(id=manual.request, key=key, at=manual.at)
-    state.requests = [*state.requests[-(RECENT_REQUESTS - 1) :], answered]
-
-
-def beside(state: JobState, manual: ManualRun) -> JobState:
-    """The state of a workflow of its own that does this manual run beside the job's loop."""
-    alone = JobState(
-        tenant=state.tenant,
-        job=state.job,
-        ref=state.ref,
-        generation=state.generation,
-        definition=state.definition,
-        revision=state.revision,
-        created_at=state.created_at,
-        updated_at=state.updated_at,
-        cursor=state.cursor,
-        plan_exhausted=True,
-        hints=state.hints,
-        tzdata=state.tzdata,
-    )
-    begin_manual(alone, manual)
-    if alone.run is not None:
-        alone.run.run_number = 0  # its records say nothing of the job's progress
-    return alone
-
-
-def ended_beside(state: JobState, end: RunEnded) -> None:
-    """A run beside the loop has ended: count it, once."""
-    if all(known.key != end.last_run.key for known in state.beside):
-        return
-    state.beside = [known for known in state.beside if known.key != end.last_run.key]
-    state.stats = stats.after_run(state.stats, end.last_run.outcome, end.ended_at)
-    state.last_run = end.last_run
-    state.run_number += 1
-    progress = JobProgress(
-        run_number=state.run_number,
-        stats=state.stats,
-        last_run=state.last_run,
-        next_fires_at=state.plan[0].fires_at if state.plan else None,
-    )
-    keep(state, [Record(tenant=state.tenant, ref=state.ref, progress=progress)])
-
-
-# -- skips and cancellations -----------------------------------------------------------------------
-
-
-def skip(state: JobState, scheduled_time: datetime, *, skipped: bool) -> None:
-    others = [instant for instant in state.skips if instant != scheduled_time]
-    state.skips = sorted([*others, scheduled_time]) if skipped else others
-
-
-def skip_asked(state: JobState, due: PlannedOccurrence, now: datetime) -> None:
-    """The instant of an occurrence that was to be left out has come."""
-    state.cursor = max(state.cursor, due.scheduled_time)
-    state.skips = [instant for instant in state.skips if instant > state.cursor]
-    state.plan = state.plan[1:]
-    record_stretch(state, _stretch([due]), "skipped", "asked", now)
-
-
-def cancel_waiting(state: JobState, key: str, now: datetime) -> bool:
-    """End an execution that no activity holds; False if ``key`` is none of those."""
-    run = state.run
-    if run is not None and run.occurrence.key == key:
-        settle(state, run, attempt_input(state, run), "cancelled", "asked", now)
-        return True
-    for place, manual in enumerate(state.triggers):
-        if names.manual_key(state.tenant, state.ref, manual.request) == key:
-            del state.triggers[place]
-            alone = beside(state, manual)
-            if alone.run is not None:
-                settle(alone, alone.run, attempt_input(alone, alone.run), "cancelled", "asked", now)
-                keep(state, alone.records)
-            return True
-    return False
-
-
 def put_back(state: JobState, run: RunState, now: datetime) -> None:
     """The occurrence was not served: it is decided again when it is due.
 
@@ -153,7 +69,7 @@ def put_back(state: JobState, run: RunState, now: datetime) -> None:
         state.triggers.insert(0, manual)
     elif at <= state.cursor:
         state.scheduled_runs -= 1
-        record_stretch(state, Stretch(count=1, first=at, last=at), "missed", "edited", now)
+        job_records.record_stretch(state, Stretch(count=1, first=at, last=at), "missed", "edited", now)
 
 
 def attempt_input(state: JobState, run: RunState) -> AttemptInput:
@@ -207,9 +123,9 @@ def plan_input(state: JobState, now: datetime) -> PlanInput:
 def adopt(state: JobState, plan: Plan, now: datetime) -> None:
     """Take over a plan made at ``now``, and record what it leaves out."""
     if plan.passed is not None:
-        record_stretch(state, plan.passed, "skipped", state.passed_reason, now)
+        job_records.record_stretch(state, plan.passed, "skipped", state.passed_reason, now)
     if plan.missed is not None:
-        record_stretch(state, plan.missed, "missed", None, now)
+        job_records.record_stretch(state, plan.missed, "missed", None, now)
     state.cursor = max(state.cursor, plan.cursor)
     state.skips = [instant for instant in state.skips if instant > state.cursor]
     state.plan = [due for due in plan.occurrences if due.scheduled_time not in state.served]
@@ -245,7 +161,7 @@ def is_unserved(run: RunState) -> bool:
 def learn(state: JobState, run: RunState, inp: AttemptInput, report: AttemptReport) -> None:
     """What every report tells, whatever the outcome."""
     if report.carried_stored:
-        confirm(state, inp.records)
+        job_records.confirm(state, inp.records)
     if state.tzdata and report.tzdata > state.tzdata:
         drop_plan(state)
     if report.hints is not None:
@@ -302,7 +218,7 @@ def ended(state: JobState, run: RunState, inp: AttemptInput, report: AttemptRepo
     verdict = history.verdict(inp, report)
     record = history.attempt_record(inp, report, verdict)
     if not report.stored:
-        keep(state, [record])
+        job_records.keep(state, [record])
     state.storing = report.stored
     if verdict.retry_at is None:
         finished(state, run, verdict.outcome, verdict.reason, report.ended_at, record.execution)
@@ -361,7 +277,7 @@ def settle(state: JobState, run: RunState, inp: AttemptInput, outcome: Outcome, 
         started_at=run.started_at,
         ended_at=now,
     )
-    keep(state, [record])
+    job_records.keep(state, [record])
     finished(state, run, outcome, reason, now, record.execution)
 
 
@@ -404,7 +320,7 @@ def skip_overlapped(state: JobState, active: ActiveRun, ended_at: datetime) -> N
     else:
         past, state.plan = state.plan[:skipped], state.plan[skipped:]
         state.cursor = max(state.cursor, past[-1].scheduled_time)
-        record_stretch(state, _stretch(past), "skipped", "overlap", ended_at)
+        job_records.record_stretch(state, job_records.stretch_of(past), "skipped", "overlap", ended_at)
 
 
 def _leave_to_planner(state: JobState, active: ActiveRun, ended_at: datetime, grace: timedelta) -> None:
@@ -412,118 +328,3 @@ def _leave_to_planner(state: JobState, active: ActiveRun, ended_at: datetime, gr
         state.passed_until, state.passed_reason = ended_at - timedelta(microseconds=1), "overlap"
     else:
         state.blocked_since = active.started_at
-
-
-# -- changes ---------------------------------------------------------------------------------------
-
-
-def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: bool) -> None:
-    """Take over a definition accepted at ``at``; ``calling``: the run there is has an activity.
-
-    A change of when the job runs never fires for the past: what was due and not served is recorded.
-    Any other edit leaves what is due to run.
-    """
-    run = state.run
-    if details.timing(definition) != details.timing(state.definition):
-        alive = run.occurrence.scheduled_time if run is not None and calling else None
-        past = [one for one in state.plan if one.scheduled_time <= at and one.scheduled_time != alive]
-        if past:
-            record_stretch(state, _stretch(past), "missed", "edited", at)
-        if run is not None and run.occurrence.trigger == "schedule" and alive is not None:
-            # it may fire yet; if its holder could be stopped, ``put_back`` takes this back
-            state.scheduled_runs += state.cursor < alive <= at
-        state.cursor = max(state.cursor, at)
-    state.definition = definition
-    state.revision += 1
-    state.completed_at = None
-    drop_plan(state)
-    if run is not None and not calling and is_unserved(run):
-        state.run = None  # planned again, or recorded just now
-        if run.occurrence.trigger == "manual":
-            put_back(state, run, at)
-
-
-def end_pause(state: JobState, at: datetime) -> None:
-    """Paused time is not missed: what fell due in it is counted by the next plan, and not run."""
-    state.pause = None
-    state.passed_until, state.passed_reason = at, "paused"
-    state.plan = []
-    state.plan_exhausted = state.plan_exhausted and state.completed_at is not None
-
-
-def stop_waiting(state: JobState, run: RunState, stop: StopIntent, now: datetime) -> None:
-    """A pause, a deletion or a manual run meets a run that no activity holds.
-
-    A retry that waits ends; one that has fired and lost its lease was in flight and keeps its promise.
-    """
-    if run.attempt > 1 and run.deliveries == 0:
-        settle(state, run, attempt_input(state, run), "dead_lettered", stop.reason, now)
-    elif not is_unserved(run):
-        if stop.intent == "now":
-            settle(state, run, attempt_input(state, run), "cancelled", stop.reason, now)
-    elif state.deleted:
-        state.run = None
-    elif run.occurrence.trigger == "schedule":
-        put_back(state, run, now)
-
-
-def active_key(state: JobState, now: datetime) -> str | None:
-    """The key of the run a manual one would have to run beside; a run that is only held is not one."""
-    if state.triggers:
-        return names.manual_key(state.tenant, state.ref, state.triggers[0].request)
-    run = state.run
-    if run is None or (is_unserved(run) and run.fires_at > now):
-        return None
-    return run.occurrence.key
-
-
-# -- records ---------------------------------------------------------------------------------------
-
-
-def keep(state: JobState, records: Sequence[Record]) -> None:
-    all_of_them = len(state.records) + len(records)
-    state.records = backlog.add(state.records, records)
-    if len(state.records) < all_of_them:
-        state.missed = None  # its row may have been merged, and must not be counted twice
-
-
-def confirm(state: JobState, stored: Sequence[Record]) -> None:
-    state.records = [record for record in state.records if record not in stored]
-
-
-def record_stretch(state: JobState, stretch: Stretch, outcome: Outcome, reason: str | None,
-                   at: datetime) -> None:  # fmt: skip
-    """One row for the stretch; what is missed right after what was missed belongs to the same row."""
-    state.stats = stats.after_stretch(state.stats, outcome, stretch.count)
-    row = history.stretch_row(
-        state.tenant, state.ref, state.revision, stretch, outcome=outcome, reason=reason, at=at
-    )
-    if outcome == "missed":
-        if state.missed is not None and state.missed.reason == reason:
-            shorter, row = state.missed, history.longer(state.missed, row)
-            state.records = [record for record in state.records if record.execution != shorter]
-        state.missed = row
-    keep(state, [Record(tenant=state.tenant, ref=state.ref, execution=row)])
-
-
-def record_job(state: JobState) -> None:
-    """The index row after a change that is already counted; it replaces an older one that waits."""
-    state.records = [record for record in state.records if record.job is None]
-    row = JobRow(
-        job=state.job,
-        generation=state.generation,
-        revision=state.revision,
-        change=state.change,
-        status=details.status(state),
-        definition=state.definition,
-        pause=state.pause,
-        created_at=state.created_at,
-        updated_at=state.updated_at,
-        next_fires_at=state.plan[0].fires_at if state.plan and state.pause is None else None,
-        run_number=state.run_number,
-    )
-    keep(state, [Record(tenant=state.tenant, ref=state.ref, job=row)])
-
-
-def _stretch(due: Sequence[PlannedOccurrence]) -> Stretch:
-    return Stretch(count=len(due), first=due[0].scheduled_time, last=due[-1].scheduled_time)

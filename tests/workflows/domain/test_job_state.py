@@ -29,7 +29,7 @@ from workflows.contracts.attempt import HeartbeatDetails, OwnBody
 from workflows.contracts.job import JobState, ManualRun, StopIntent
 from workflows.contracts.planning import Plan, Stretch
 from workflows.contracts.records import Pause
-from workflows.domain import job_state
+from workflows.domain import job_changes, job_records, job_state
 
 NO_STOP = StopIntent()
 IF_HELD = StopIntent(intent="if_held", reason="paused")
@@ -116,9 +116,9 @@ def test_a_whole_batch_overlapped_is_handed_to_the_planner() -> None:
 
 
 DROPPED = {
-    "by an edit": lambda job: job_state.edit(job, definition(description="new"), at(1.5), calling=True),
+    "by an edit": lambda job: job_changes.edit(job, definition(description="new"), at(1.5), calling=True),
     "by a newer tzdata": lambda job: job_state.drop_plan(job),
-    "by a pause that has ended": lambda job: job_state.end_pause(job, at(1.5)),
+    "by a pause that has ended": lambda job: job_changes.end_pause(job, at(1.5)),
 }
 
 
@@ -191,7 +191,7 @@ def test_a_waiting_retry_ends_as_a_dead_letter_with_a_pause() -> None:
     job.pause = Pause(since=at(1.05))
     job.records = []
     if job.run is not None:
-        job_state.stop_waiting(job, run, IF_HELD, at(1.05))
+        job_changes.stop_waiting(job, run, IF_HELD, at(1.05))
     assert job.run is None
     assert job.last_run is not None
     assert (job.last_run.outcome, job.last_run.reason) == ("dead_lettered", "paused")
@@ -219,7 +219,7 @@ def test_an_edit_leaves_a_retry_its_time() -> None:
     retrying(job)
     run, inp = again(job)
     before = run.fires_at
-    job_state.edit(job, definition(**HOURLY), at(1.05), calling=True)
+    job_changes.edit(job, definition(**HOURLY), at(1.05), calling=True)
     job_state.stopped_unfired(job, run, inp, IF_HELD, at(1.05))
     kept, inp = again(job)
     assert (kept.attempt, kept.fires_at, inp.revision) == (2, before, 2)
@@ -296,20 +296,20 @@ def test_a_run_that_came_too_late_is_left_to_the_planner() -> None:
 
 def test_a_new_timing_never_fires_for_the_past_and_says_what_it_left_out() -> None:
     job = state((1, 2, 3))
-    job_state.edit(job, definition(**HOURLY), at(2.5), calling=False)
+    job_changes.edit(job, definition(**HOURLY), at(2.5), calling=False)
     assert (told(job), job.cursor, job.plan) == ([("missed", "edited", 2)], at(2.5), [])
 
 
 def test_an_edit_of_anything_else_leaves_what_is_due_to_run() -> None:
     job = state((1, 2, 3), completed_at=at(0))
-    job_state.edit(job, definition(description="other"), at(2.5), calling=False)
+    job_changes.edit(job, definition(description="other"), at(2.5), calling=False)
     assert (told(job), job.cursor, job.revision, job.completed_at) == ([], at(0), 2, None)
 
 
 def test_an_occurrence_that_its_spread_moves_over_the_edit_is_not_lost() -> None:
     """Its nominal instant lies before the new cursor, its firing after: no plan would name it again."""
     job = state((1, 2), spread=0.5)
-    job_state.edit(job, definition(**HOURLY), at(1.2), calling=False)
+    job_changes.edit(job, definition(**HOURLY), at(1.2), calling=False)
     assert told(job) == [("missed", "edited", 1)]
 
 
@@ -317,7 +317,7 @@ def test_an_occurrence_that_its_spread_moves_over_the_edit_is_not_lost() -> None
 def test_a_run_in_flight_at_an_edit_counts_for_max_runs(outcome: str) -> None:
     job = state(definition=definition(max_runs=5))
     begun(job)
-    job_state.edit(job, definition(**HOURLY, max_runs=5), at(1.2), calling=True)
+    job_changes.edit(job, definition(**HOURLY, max_runs=5), at(1.2), calling=True)
     comes_back(job, report(outcome, fired=1, ended=1.3, stored=True, retryable=False))
     assert (job.scheduled_runs, job.stats.runs, told(job), job.cursor) == (1, 1, [], at(1.2))
 
@@ -325,7 +325,7 @@ def test_a_run_in_flight_at_an_edit_counts_for_max_runs(outcome: str) -> None:
 def test_a_due_run_that_an_edit_stopped_before_it_fired_is_recorded_and_not_counted() -> None:
     job = state(definition=definition(max_runs=5))
     run, inp = begun(job)
-    job_state.edit(job, definition(**HOURLY, max_runs=5), at(1.01), calling=True)
+    job_changes.edit(job, definition(**HOURLY, max_runs=5), at(1.01), calling=True)
     job_state.stopped_unfired(job, run, inp, IF_HELD, at(1.02))
     assert (job.run, job.scheduled_runs, told(job)) == (None, 0, [("missed", "edited", 1)])
 
@@ -334,7 +334,7 @@ def test_a_due_run_that_an_edit_stopped_before_it_fired_is_recorded_and_not_coun
 def test_an_edit_of_a_run_that_is_not_due_records_nothing(calling: bool) -> None:
     job = state()
     run, inp = begun(job)
-    job_state.edit(job, definition(**HOURLY), at(0.5), calling=calling)
+    job_changes.edit(job, definition(**HOURLY), at(0.5), calling=calling)
     if calling:
         job_state.stopped_unfired(job, run, inp, IF_HELD, at(0.5))
     assert (job.run, told(job), job.scheduled_runs, job.cursor) == (None, [], 0, at(0.5))
@@ -345,7 +345,7 @@ def test_an_edit_of_a_run_that_is_not_due_records_nothing(calling: bool) -> None
 
 def test_the_end_of_a_pause_counts_what_passed_and_runs_none_of_it() -> None:
     job = state(pause=Pause(since=at(0.5)))
-    job_state.end_pause(job, at(10.5))
+    job_changes.end_pause(job, at(10.5))
     asked = job_state.plan_input(job, at(10.6))
     assert (job.plan, asked.passed_until, asked.after) == ([], at(10.5), at(0))
     passed = Stretch(count=10, first=at(1), last=at(10))
@@ -446,19 +446,19 @@ def test_a_deleted_job_tries_nothing_again() -> None:
 def test_the_last_hundred_requests_are_remembered() -> None:
     job = state()
     for number in range(150):
-        job_state.remember_request(job, ManualRun(request=f"r{number}", at=at(0)))
+        job_changes.remember_request(job, ManualRun(request=f"r{number}", at=at(0)))
     assert [one.id for one in job.requests] == [f"r{number}" for number in range(50, 150)]
     assert job.requests[0].key == "acme/report:manual-r50"
 
 
 def test_what_a_manual_run_would_have_to_run_beside() -> None:
     job = state()
-    assert job_state.active_key(job, at(0.5)) is None
+    assert job_changes.active_key(job, at(0.5)) is None
     run, _ = begun(job)
-    assert job_state.active_key(job, at(0.9)) is None, "a run that is only held"
-    assert job_state.active_key(job, at(1)) == run.occurrence.key, "due: it may have fired"
+    assert job_changes.active_key(job, at(0.9)) is None, "a run that is only held"
+    assert job_changes.active_key(job, at(1)) == run.occurrence.key, "due: it may have fired"
     comes_back(job, report("failed", fired=1, ended=1.1))
-    assert job_state.active_key(job, at(1.15)) == run.occurrence.key, "waiting for its retry"
+    assert job_changes.active_key(job, at(1.15)) == run.occurrence.key, "waiting for its retry"
 
 
 # -- stretches -------------------------------------------------------------------------------------
@@ -468,7 +468,7 @@ def test_a_missed_stretch_that_goes_on_is_one_row_and_one_record() -> None:
     job = state(())
     for first, last in ((1, 3), (4, 4), (5, 9)):
         count = last - first + 1
-        job_state.record_stretch(
+        job_records.record_stretch(
             job, Stretch(count=count, first=at(first), last=at(last)), "missed", None, at(10)
         )
     [row] = rows(job)
@@ -483,7 +483,7 @@ def test_stretches_are_counted_once_however_many_wait_for_the_database(
     job = state(())
     for number, (outcome, count) in enumerate(stretches):
         stretch = Stretch(count=count, first=at(number), last=at(number + 0.5))
-        job_state.record_stretch(
+        job_records.record_stretch(
             job, stretch, "missed" if outcome == "missed" else "skipped", None, NOON + number * MINUTE
         )
     for outcome, counted in (("missed", job.stats.missed), ("skipped", job.stats.skipped)):
