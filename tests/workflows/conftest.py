@@ -33,12 +33,12 @@ async def fleet(
 ) -> AsyncIterator[Fleet]:
     """A worker; every test runs with the workflow cache, and without it, which replays each task.
 
-    A module with ``UPDATES = True`` keeps two workflows cached instead, and replays every history at its end:
-    with no cache at all the SDK (1.35) stumbles over an update that meets a local activity.
+    A module with ``UPDATES = True`` keeps the cache and replays every history at its end instead: without
+    room for all workflows at work, the SDK (1.35) stumbles over an update that meets a local activity.
     """
     replaying = request.param == "replaying"
     updates = getattr(request.module, "UPDATES", False)
-    cache = (2 if updates else 0) if replaying else 1000
+    cache = 0 if replaying and not updates else 1000
     settings = temporal_settings.model_copy(update={"max_cached_workflows": cache})
     fleet = await Fleet(temporal_client, settings).start()
     yield fleet
