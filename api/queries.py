@@ -12,9 +12,20 @@ from workflows.contracts.records import Outcome, Trigger
 LIMIT_MAX = 200
 
 
-class _List(BaseModel):
+class _Query(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _has_no_nul(cls, value: object) -> object:
+        """No name holds one, and PostgreSQL takes none."""
+        values = value if isinstance(value, list) else [value]
+        if any(isinstance(one, str) and "\0" in one for one in values):
+            raise ValueError("leave the NUL character out")
+        return value
+
+
+class _List(_Query):
     limit: int = Field(default=50, ge=1, le=LIMIT_MAX, description="Items on a page.")
     cursor: str | None = Field(
         default=None, max_length=2048, description="`next_cursor` of the page before, with the same filters."
@@ -73,9 +84,7 @@ class AuditQuery(_List):
     until: QueryInstant | None = Field(default=None, description="Before this instant.")
 
 
-class EventQuery(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class EventQuery(_Query):
     job: str | None = Field(default=None, max_length=200, description="Of the job with this id only.")
 
 

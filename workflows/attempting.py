@@ -22,9 +22,8 @@ with workflow.unsafe.imports_passed_through():
 
 RUNS_PER_HISTORY = 50
 """Attempts after which a workflow continues as new."""
-FLUSH_AFTER = timedelta(hours=1)
-"""A sleep longer than this is no time to keep records from the database."""
-FLUSH_AGAIN = timedelta(minutes=10)
+FLUSH_AGAIN = timedelta(minutes=1)
+"""Records wait no longer than this for an attempt to ride on, nor for the next try to write them."""
 
 
 class Attempting:
@@ -35,6 +34,7 @@ class Attempting:
         self._call: AttemptCall | None = None
         self._attempts_here = 0
         self._flush_task: asyncio.Task[None] | None = None
+        self._unsent_since: datetime | None = None
 
     def _history_is_long(self) -> bool:
         return self._attempts_here >= RUNS_PER_HISTORY or workflow.info().is_continue_as_new_suggested()
@@ -48,14 +48,26 @@ class Attempting:
         return look_ahead.wake_at(fires_at, workflow.now(), lead, limit)
 
     async def _wait(self, until: datetime | None) -> bool:
-        """Sleep until ``until`` (None: for ever) or the next change; True if the time has come."""
-        seen = self._changes
-        if self.state.records and (until is None or until - workflow.now() > FLUSH_AFTER):
-            await self._flush()
-            if self.state.records:
-                await self._sleep(workflow.now() + FLUSH_AGAIN, seen)
-                return False
-        return await self._sleep(until, seen)
+        """Sleep until ``until`` (None: for ever) or the next change; True if the time has come.
+
+        Records that no attempt takes along soon are written meanwhile, again and again until they are
+        stored: a job may rest for long after the database has come back.
+        """
+        seen, now = self._changes, workflow.now()
+        if not self.state.records:
+            self._unsent_since = None
+        elif self._unsent_since is None:
+            self._unsent_since = now
+        if self._unsent_since is None:
+            return await self._sleep(until, seen)
+        again = now + FLUSH_AGAIN
+        if until is None or until > again or now - self._unsent_since >= FLUSH_AGAIN:
+            self._unsent_since = now
+            self._start_flush()
+        if until is not None and until <= again:
+            return await self._sleep(until, seen)
+        await self._sleep(again, seen)
+        return False
 
     async def _sleep(self, until: datetime | None, seen: int) -> bool:
         timeout = None if until is None else max(until - workflow.now(), timedelta(milliseconds=1))

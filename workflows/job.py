@@ -254,7 +254,11 @@ class JobWorkflow(Attempting):
         run = self.state.run
         if run is None or run.occurrence.scheduled_time != request.scheduled_time:
             return self._unchanged()
-        return await self._stopped("if_held", "skipped")
+        changed = await self._stopped("if_held", "skipped")
+        if changed.in_flight or request.scheduled_time in self.state.served:
+            job_changes.skip(self.state, request.scheduled_time, skipped=False)  # it had fired already
+            raise _refusal(failures.RUN_ACTIVE, run.occurrence.key)
+        return changed
 
     @workflow.update(name=names.UPDATE_CANCEL)
     async def cancel(self, request: CancelRequest) -> JobChanged:

@@ -109,13 +109,17 @@ class Creation:
             now=news[0].accepted,
         )
         starts = asyncio.Semaphore(STARTS_AT_ONCE)
+        silent = asyncio.Event()
 
         async def start(new: NewJob, reservation: Reservation) -> JobState | ProblemError:
             state = initial_state(reservation.job, paused=new.paused)
             async with starts:
+                if silent.is_set():  # the others did not wait for an answer in vain
+                    return _not_started("Temporal does not answer; send the same request again.")
                 try:
                     await self._start(client, state, reservation)
                 except ProblemError as problem:
+                    silent.set()
                     return problem
             return state
 

@@ -94,7 +94,7 @@ async def test_addresses_that_are_not_there(
 
 
 QUERIES = [
-    "cursor=garbage", "cursor=", "cursor=W10", "limit=0", "limit=201", "limit=x", "limit=1e3", "sort=name",
+    "q=a%00b", "label=a%00=b", "target=%00", "cursor=garbage", "cursor=", "cursor=W10", "limit=0", "limit=201", "limit=x", "limit=1e3", "sort=name",
     "status=gone", "label=team", "nonsense=1", "outcome=great", "q=" + "x" * 201, "cursor=" + "x" * 3000,
 ]  # fmt: skip
 
@@ -105,7 +105,7 @@ async def test_query_parameters_that_are_refused(offline_client: httpx.AsyncClie
     assert problem["errors"][0]["parameter"] == query.partition("=")[0]
 
 
-@pytest.mark.parametrize("query", ["q=a%00b", "label=a%00=b", "target=%00", "q=%FF", "label=="])
+@pytest.mark.parametrize("query", ["q=%FF", "label=="])
 async def test_query_parameters_that_find_nothing(offline_client: httpx.AsyncClient, query: str) -> None:
     answer = await offline_client.get(f"/v1/jobs?{query}")
     assert (answer.status_code, answer.json()["items"]) == (200, [])

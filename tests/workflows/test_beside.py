@@ -79,7 +79,7 @@ async def test_a_forced_run_retries_like_any_other_and_can_be_cancelled(fleet: F
         fresh("retry"),
         {
             "schedule": {"in": 1},
-            "retry": {"initial_interval": 1, "jitter": 0},
+            "retry": {"initial_interval": 1, "factor": 1, "jitter": 0, "max_attempts": 50},
             "target": {"url": sink.url("/retry")},
         },
     )
@@ -205,3 +205,26 @@ async def test_deleting_with_cancel_stops_a_run_beside_too(fleet: Fleet, sink: S
         await beside.result()
     rows = fleet.recorder.executions(job_id).values()
     assert [row.outcome for row in rows] == ["cancelled", "cancelled"]
+
+
+async def test_a_skip_at_the_firing_is_refused_when_the_run_has_fired(fleet: Fleet, sink: Sink) -> None:
+    """Whatever the instant: an answer that said skipped means that it is not sent, and a row says so."""
+    outcomes = set()
+    for offset in (-0.2, -0.05, -0.02, 0.0, 0.01):
+        path = f"/edge/{offset}"
+        at = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=2)
+        schedule = {"every": 3600, "anchor": at.isoformat()}
+        job = await fleet.create(fresh("edge"), {"schedule": schedule, "target": {"url": sink.url(path)}})
+        await until(job, lambda seen: seen.current is not None)
+        await asyncio.sleep((at - datetime.now(UTC)).total_seconds() + offset)
+        try:
+            await ask(job, names.UPDATE_SKIP, SkipRequest(scheduled_time=at, actor=actor()))
+        except WorkflowUpdateFailedError:
+            await sink.wait_for(path, 1)
+            outcomes.add("refused")
+            assert (await view(job)).skips == []
+        else:
+            seen = await until(job, lambda seen: seen.stats.skipped == 1)
+            assert (sink.at(path), seen.stats.runs) == ([], 0)
+            outcomes.add("skipped")
+    assert "skipped" in outcomes

@@ -151,3 +151,24 @@ async def test_what_the_database_missed_rides_along_when_it_is_back(
             lambda rows: keys <= {row.key for row in rows if row.outcome == "succeeded"},
         )  # fmt: skip
         assert {row.count for row in rows} == {1}
+
+
+async def test_a_job_at_rest_writes_its_records_when_the_database_is_back(
+    temporal_client: Client, temporal_settings: Settings, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An hourly job and a completed one: no run comes by that could take the records along."""
+    soon = timedelta(milliseconds=300)
+    async with impatient_fleet(temporal_client, temporal_settings, monkeypatch, FLUSH_AGAIN=soon) as fleet:
+        hourly, once = fresh("hourly"), fresh("once")
+        target = {"target": {"url": sink.url("/rest")}}
+        fleet.recorder.away = True
+        job = await fleet.create(hourly, {"schedule": {"every": 3600}, **target})
+        await trigger(job, "while-away")
+        await fleet.create(once, {"schedule": {"in": 1}, **target})
+        await sink.wait_for("/rest", 2)
+        fleet.recorder.away = False
+        async with asyncio.timeout(20):
+            while not (fleet.recorder.executions(hourly) and fleet.recorder.executions(once)):
+                await asyncio.sleep(0.05)
+        for ref in (hourly, once):
+            assert [row.outcome for row in fleet.recorder.executions(ref).values()] == ["succeeded"]
