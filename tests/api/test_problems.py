@@ -94,7 +94,8 @@ async def test_addresses_that_are_not_there(
 
 
 QUERIES = [
-    "q=a%00b", "label=a%00=b", "target=%00", "cursor=garbage", "cursor=", "cursor=W10", "limit=0", "limit=201", "limit=x", "limit=1e3", "sort=name",
+    "q=a%00b", "label=a%00=b", "target=%00",
+    "cursor=garbage", "cursor=", "cursor=W10", "limit=0", "limit=201", "limit=x", "limit=1e3", "sort=name",
     "status=gone", "label=team", "nonsense=1", "outcome=great", "q=" + "x" * 201, "cursor=" + "x" * 3000,
 ]  # fmt: skip
 
