@@ -30,7 +30,11 @@ class Relay:
         await asyncio.gather(*self._pipes, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection(*self._target)
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.close()
+            return
         for source, sink in ((reader, far_writer), (far_reader, writer)):
             pipe = asyncio.create_task(_pipe(source, sink))
             self._pipes.add(pipe)

@@ -98,7 +98,13 @@ async def test_a_database_that_is_not_there(dialect: str) -> None:
 
 async def test_a_peer_that_says_nothing_is_given_up() -> None:
     """A port that accepts and never answers: the wait is bounded at our end."""
-    silent = await asyncio.start_server(lambda _reader, _writer: asyncio.sleep(60), "127.0.0.1", 0)
+
+    accepted: list[asyncio.StreamWriter] = []
+
+    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.append(writer)
+
+    silent = await asyncio.start_server(accept, "127.0.0.1", 0)
     port = silent.sockets[0].getsockname()[1]
     database = Database.open(f"postgresql+psycopg://x@127.0.0.1:{port}/x", timeout=timedelta(seconds=0.3))
     began = time.monotonic()
@@ -107,6 +113,10 @@ async def test_a_peer_that_says_nothing_is_given_up() -> None:
     assert time.monotonic() - began < 2
     await database.close()
     silent.close()
+    assert accepted
+    for writer in accepted:
+        writer.transport.abort()
+    await asyncio.sleep(0)  # the transport closes its socket in the next turn of the loop
 
 
 async def test_a_row_locked_by_another_is_not_waited_for_long(hasty: Database) -> None:
