@@ -22,6 +22,7 @@ from infra.database.audit import AuditEntry, AuditLog
 from infra.database.job_list import JobFilter
 from infra.database.jobs import JobIndex
 from workflows.contracts import failures, names
+from workflows.contracts.actor import Actor
 from workflows.contracts.bulk import (
     SAMPLE,
     BulkCount,
@@ -34,7 +35,6 @@ from workflows.contracts.bulk import (
     BulkStep,
 )
 from workflows.contracts.job import (
-    Actor,
     DeleteRequest,
     JobChanged,
     PauseRequest,

@@ -26,8 +26,9 @@ from infra.settings import Settings
 from infra.telemetry import Telemetry
 from workers.queues import make_workers
 from workflows.contracts import names
+from workflows.contracts.actor import Actor
 from workflows.contracts.definition import JobDefinition
-from workflows.contracts.job import Actor, JobState, JobView
+from workflows.contracts.job import JobState, JobView
 from workflows.contracts.planning import TenantHints
 from workflows.contracts.records import ExecutionRow, Record
 from workflows.domain import resolve

@@ -15,6 +15,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from activities.attempt import Attempts
 from activities.bulk import Bulk
+from activities.errands import Errands
 from activities.planning import Planning
 from activities.records import Records
 from activities.starting import Starting
@@ -68,6 +69,7 @@ def make_workers(
             planning.plan,
             records.flush,
             Starting(client).start_run,
+            Errands(client).run,
             *(bulk.activities if bulk is not None else ()),
         ],
         workflow_runner=workflow_runner(),

@@ -34,6 +34,7 @@ class Attempting:
         self._call: AttemptCall | None = None
         self._attempts_here = 0
         self._flush_task: asyncio.Task[None] | None = None
+        self._errand_task: asyncio.Task[None] | None = None
         self._unsent_since: datetime | None = None
 
     def _history_is_long(self) -> bool:
@@ -159,6 +160,27 @@ class Attempting:
         await self._flush()
         if self.state.records:
             await self._sleep(workflow.now() + FLUSH_AGAIN, seen)
+
+    # -- errands -----------------------------------------------------------------------------------
+
+    def _send_errands(self) -> None:
+        """Begin to tell other workflows what waits to be told, unless that is under way already."""
+        if self.state.errands and (self._errand_task is None or self._errand_task.done()):
+            self._errand_task = asyncio.create_task(self._run_errands())
+
+    async def _run_errands(self) -> None:
+        """Until all are done: nobody waits for it, and what a history leaves the next one begins again."""
+        state = self.state
+        while state.errands:
+            batch = list(state.errands)
+            await workflow.execute_activity(
+                names.ERRANDS_ACTIVITY,
+                batch,
+                start_to_close_timeout=timedelta(seconds=30),
+                retry_policy=RetryPolicy(maximum_interval=timedelta(minutes=1)),
+                summary=", ".join(sorted({errand.kind for errand in batch})),
+            )
+            state.errands = [errand for errand in state.errands if errand not in batch]
 
     # -- words and questions of the worker ---------------------------------------------------------
 

@@ -16,11 +16,12 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from workflows.attempting import Attempting
     from workflows.contracts import failures, names
+    from workflows.contracts.actor import Actor
     from workflows.contracts.job import (
         RECENT_REQUESTS,
         SKIPS_MAX,
-        Actor,
         AnsweredRequest,
+        BesideRun,
         CancelRequest,
         DeleteRequest,
         EditRequest,
@@ -230,7 +231,7 @@ class JobWorkflow(Attempting):
         """A workflow of its own runs it; the job hears of its end by a signal."""
         state = self.state
         job_changes.remember_request(state, manual)
-        state.beside = [*state.beside, row]
+        state.beside = [*state.beside, BesideRun(**row.model_dump())]
         try:
             await workflow.execute_local_activity(
                 names.START_RUN_ACTIVITY,

@@ -18,8 +18,9 @@ from api.problem_table import LATER
 from api.problems import Kind, ProblemError
 from infra.database.errors import DatabaseError
 from infra.database.executions import History
+from workflows.contracts.actor import Actor
 from workflows.contracts.base import rfc3339
-from workflows.contracts.job import Actor, CancelRequest, InFlight, JobView
+from workflows.contracts.job import CancelRequest, InFlight, JobView
 from workflows.contracts.names import SIGNAL_STOP, UPDATE_CANCEL, run_workflow_id
 from workflows.contracts.records import ALIVE, AttemptRow, ExecutionRow, LastRun
 

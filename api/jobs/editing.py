@@ -17,8 +17,9 @@ from api.jobs.rules import settle
 from api.preconditions import IfMatch
 from api.problems import FieldError, Kind, ProblemError, invalid
 from infra.settings import Settings
+from workflows.contracts.actor import Actor
 from workflows.contracts.definition import JobDefinition
-from workflows.contracts.job import Actor, EditRequest, JobView
+from workflows.contracts.job import EditRequest, JobView
 from workflows.contracts.names import UPDATE_EDIT
 
 ATTEMPTS = 4

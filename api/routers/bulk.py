@@ -19,8 +19,8 @@ from api.request_id import current_request_id
 from api.requests import BulkBody
 from api.routers.changed import call_key
 from api.routers.documented import ALWAYS, BODY, TEXT, KeyHeader
+from workflows.contracts.actor import Actor
 from workflows.contracts.bulk import BulkOrder
-from workflows.contracts.job import Actor
 from workflows.contracts.names import REQUEST_PATTERN
 
 router = APIRouter(prefix="/v1", tags=["Jobs"])

@@ -16,7 +16,7 @@ from api.problems import Kind
 from api.requests import CancelBody
 from api.routers.changed import call_key, in_flight_document
 from api.routers.documented import ALWAYS, BODY, CHANGE, KeyHeader
-from workflows.contracts.job import Actor
+from workflows.contracts.actor import Actor
 
 router = APIRouter(prefix="/v1", tags=["Executions"])
 

@@ -15,14 +15,9 @@ from api.problems import Kind, invalid
 from api.requests import PauseBody, ResumeBody, TriggerBody
 from api.routers.changed import call_key, changed_job
 from api.routers.documented import ALWAYS, BODY, CHANGE, ETAG, TEXT, KeyHeader
+from workflows.contracts.actor import Actor
 from workflows.contracts.attempt import OwnBody
-from workflows.contracts.job import (
-    Actor,
-    PauseRequest,
-    ResumeRequest,
-    Triggered,
-    TriggerRequest,
-)
+from workflows.contracts.job import PauseRequest, ResumeRequest, Triggered, TriggerRequest
 from workflows.contracts.names import UPDATE_PAUSE, UPDATE_RESUME, UPDATE_TRIGGER
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["Jobs"])

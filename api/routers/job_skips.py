@@ -21,7 +21,8 @@ from api.requests import SkipBody
 from api.routers.changed import answer_changed, call_key
 from api.routers.documented import ALWAYS, BODY, CHANGE, ETAG, KeyHeader
 from api.state import AppState
-from workflows.contracts.job import Actor, SkipRequest
+from workflows.contracts.actor import Actor
+from workflows.contracts.job import SkipRequest
 from workflows.contracts.names import UPDATE_SKIP
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["Jobs"])

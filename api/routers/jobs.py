@@ -35,7 +35,8 @@ from api.routers.documented import (
 )
 from api.state import AppState
 from infra.database.errors import JobExists
-from workflows.contracts.job import Actor, DeleteRequest
+from workflows.contracts.actor import Actor
+from workflows.contracts.job import DeleteRequest
 from workflows.contracts.names import UPDATE_DELETE
 
 router = APIRouter(prefix="/v1/jobs", tags=["Jobs"])

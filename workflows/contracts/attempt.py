@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from workflows.contracts.base import Contract, Instant
 from workflows.contracts.definition import JobDefinition
+from workflows.contracts.incident import IncidentWord
 from workflows.contracts.planning import TenantHints
 from workflows.contracts.records import Record, Stats, Trigger
 
@@ -24,6 +25,13 @@ class Occurrence(Contract):
     scheduled_time: Instant
     fires_at: Instant
     body: OwnBody | None = None
+
+
+class Overrun(Contract):
+    """A run that is active at ``at`` has been in the way of so many occurrences that it is told."""
+
+    at: Instant
+    word: IncidentWord
 
 
 class AttemptInput(Contract):
@@ -47,6 +55,8 @@ class AttemptInput(Contract):
     """How often this execution id may have been sent already."""
     reaps: int = 0
     """Reaps of this execution so far, over all its attempts and returns."""
+    first_attempt: int = 1
+    """The attempt that a redrive began with; retries count from it."""
     run_number: int = 0
     stats: Stats = Stats()
     """The job's counts before this execution."""
@@ -55,6 +65,8 @@ class AttemptInput(Contract):
     hints: TenantHints = TenantHints()
     records: list[Record] = []
     """Records that could not be stored earlier and ride along."""
+    overrun: Overrun | None = None
+    """What to report if the run is active still at that instant."""
 
 
 class HeartbeatDetails(Contract):

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import ConfigDict
 
+from workflows.contracts.actor import Actor
 from workflows.contracts.base import Contract, Instant
-from workflows.contracts.job import Actor
 from workflows.contracts.records import Outcome
 
 BULKS_MAX = 3

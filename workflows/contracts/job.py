@@ -6,11 +6,15 @@ from typing import Literal
 
 from pydantic import ConfigDict
 
+from workflows.contracts.actor import Actor
 from workflows.contracts.attempt import Occurrence, OwnBody
+from workflows.contracts.backfill import Backfill
 from workflows.contracts.base import Contract, Instant
 from workflows.contracts.definition import JobDefinition
+from workflows.contracts.errands import Errand
+from workflows.contracts.incident import OpenIncident
 from workflows.contracts.planning import PlannedOccurrence, TenantHints
-from workflows.contracts.records import ExecutionRow, LastRun, Pause, Record, Stats
+from workflows.contracts.records import AttemptRow, ExecutionRow, LastRun, Pause, Record, Stats
 
 RECENT_REQUESTS = 100
 SKIPS_MAX = 100
@@ -18,15 +22,6 @@ SERVED_KEPT = 100
 RECORDS_MAX = 200
 RECORDS_MAX_BYTES = 128 * 1024
 CARRIED_BYTES = 32 * 1024
-
-
-class Actor(Contract):
-    """Who asked (the token's ``sub``) and the instant the API accepted it."""
-
-    by: str = ""
-    at: Instant
-    operation: str = ""
-    """The call's stable id, the same when a client repeats it; empty: it cannot be told apart."""
 
 
 class RunState(Contract):
@@ -47,6 +42,20 @@ class RunState(Contract):
     """A worker that returned the run asked for it not to be scheduled again earlier."""
     holdable: bool = True
     """False: a worker's clock runs ahead, so the server's timer decides when the run is due."""
+    first_attempt: int = 1
+    """The attempt that a redrive began with; attempts and backoff count from it."""
+    story: list[AttemptRow] = []
+    """Attempts that have ended, for the dead letter: the last ones, oldest first, without answers."""
+    forced: bool = False
+    """It asks neither gate nor group."""
+    group_token: int | None = None
+    """The place it has in its group."""
+    group_since: Instant | None = None
+    """When it asked for a place; from there on it is active."""
+    backfill: int | None = None
+    """Number of the backfill it belongs to."""
+    lost_leases: int = 0
+    """Reaps of this execution that an incident has been told of."""
 
 
 class ManualRun(Contract):
@@ -54,6 +63,24 @@ class ManualRun(Contract):
     at: Instant
     by: str = ""
     body: OwnBody | None = None
+
+
+class QueuedRun(Contract):
+    """A redrive or rerun that waits for its turn."""
+
+    occurrence: Occurrence
+    attempt: int = 1
+    story: list[AttemptRow] = []
+    by: str = ""
+    at: Instant
+
+
+class BesideRun(ExecutionRow):
+    """A run beside the loop that has not told its end."""
+
+    forced: bool = True
+    """The gate does not count it."""
+    backfill: int | None = None
 
 
 class AnsweredRequest(Contract):
@@ -96,8 +123,27 @@ class JobState(Contract):
     late_until: Instant | None = None
     run: RunState | None = None
     triggers: list[ManualRun] = []
-    beside: list[ExecutionRow] = []
+    redrives: list[QueuedRun] = []
+    """Redrives and reruns that have been accepted and not begun, oldest first."""
+    beside: list[BesideRun] = []
     """Runs beside the loop that have not told their end."""
+    backfills: list[Backfill] = []
+    """Those under way, oldest first, then those whose progress can still be read."""
+    backfill_number: int = 0
+    turns: int = 0
+    """Runs the loop has begun; a backfill gets at least every tenth."""
+    last_run_ms: int = 0
+    """How long the loop's last run took."""
+    errands: list[Errand] = []
+    """What other workflows have to be told still, oldest first."""
+    open_letters: list[str] = []
+    """Keys of the job's open dead letters, oldest first."""
+    reruns: list[str] = []
+    """Keys of the last :data:`RECENT_REQUESTS` reruns."""
+    incidents: list[OpenIncident] = []
+    """Incidents the job has opened and not seen recover."""
+    consecutive_skips: int = 0
+    """Occurrences skipped by the gate since the last one that was not followed by such a skip."""
     operations: list[str] = []
     """The last :data:`RECENT_REQUESTS` changes that carried an id, oldest first: done once each."""
     skips: list[Instant] = []
@@ -163,6 +209,20 @@ class CancelRequest(Contract):
     actor: Actor
 
 
+class RedriveRequest(Contract):
+    """Run an occurrence again: a dead letter from its next attempt on, or a success under a new key.
+
+    The key of a rerun is ``occurrence.key``, which the caller has composed (``+r{n}``).
+    """
+
+    occurrence: Occurrence
+    attempt: int = 1
+    story: list[AttemptRow] = []
+    force: bool = False
+    """Past gate and group, beside the loop."""
+    actor: Actor
+
+
 class DeleteRequest(Contract):
     running: Literal["finish", "cancel"] = "finish"
     if_revision: int | None = None
@@ -210,6 +270,7 @@ class JobView(Contract):
     """Manual runs that have been accepted and wait for their turn."""
     beside: list[ExecutionRow] = []
     """Runs beside the loop."""
+    backfills: list[Backfill] = []
 
 
 class JobChanged(Contract):

@@ -18,11 +18,19 @@ RUN_WORKFLOW = "run"
 BULK_WORKFLOW = "bulk"
 BULKS_WORKFLOW = "bulks"
 """Admits a tenant's bulks."""
+GROUP_WORKFLOW = "group"
+DEAD_LETTER_WORKFLOW = "dead_letter"
+INCIDENT_WORKFLOW = "incident"
 
 PLAN_ACTIVITY = "plan"
 ATTEMPT_ACTIVITY = "attempt"
 FLUSH_ACTIVITY = "flush_records"
 START_RUN_ACTIVITY = "start_run"
+ERRANDS_ACTIVITY = "run_errands"
+ASK_GROUP_ACTIVITY = "ask_group"
+BACKFILL_PAGE_ACTIVITY = "backfill_page"
+RUNS_ALIVE_ACTIVITY = "runs_alive"
+"""Which runs beside a job are alive, asked when one of them would hold back another."""
 BULK_COUNT_ACTIVITY = "bulk_count"
 BULK_PAGE_ACTIVITY = "bulk_page"
 BULK_APPLY_ACTIVITY = "bulk_apply"
@@ -36,11 +44,29 @@ UPDATE_DELETE = "delete"
 UPDATE_SKIP = "skip"
 UPDATE_CANCEL = "cancel"
 UPDATE_ADMIT = "admit"
+UPDATE_REDRIVE = "redrive"
+UPDATE_BACKFILL = "backfill"
+UPDATE_CANCEL_BACKFILL = "cancel_backfill"
+UPDATE_HOLDS = "holds"
+"""A group's question to a run that has a place: do you still hold this grant?"""
+UPDATE_LIMIT = "limit"
+UPDATE_DISCARD = "discard"
 SIGNAL_FIRED = "fired"
 SIGNAL_ENDED = "ended"
 """To a job: a run beside it has ended."""
 SIGNAL_STOP = "stop"
 """To a run beside its job: stop wherever you are; the argument is the reason."""
+SIGNAL_ASK = "ask"
+"""To a group: a run wants a place."""
+SIGNAL_LEAVE = "leave"
+SIGNAL_GRANTED = "granted"
+"""From a group to a run."""
+SIGNAL_LETTER = "letter"
+"""To a dead letter: its redrive failed as well; the argument is the whole letter anew."""
+SIGNAL_LETTER_ENDED = "letter_ended"
+SIGNAL_LETTER_CLOSED = "letter_closed"
+"""To a job: a dead letter of its is not open any more; the argument is the key."""
+SIGNAL_INCIDENT = "incident"
 QUERY_VIEW = "view"
 QUERY_STOP_INTENT = "stop_intent"
 QUERY_PROGRESS = "progress"
@@ -82,6 +108,25 @@ def bulk_workflow_id(tenant: str, bulk: str) -> str:
 
 def bulks_workflow_id(tenant: str) -> str:
     return f"bulks/{tenant}"
+
+
+def suffix_of(key: str) -> str:
+    """What names a run among those of its job: the key behind the ref; of a manual run, its request."""
+    return parse_key(key)[2].removeprefix("manual-")
+
+
+def group_workflow_id(tenant: str, group: str) -> str:
+    return f"group/{tenant}/{group}"
+
+
+def dead_letter_workflow_id(key: str) -> str:
+    """Of the one open dead letter there can be of an occurrence."""
+    tenant, ref, rest = parse_key(key)
+    return f"dead-letter/{tenant}/{ref}/{rest}"
+
+
+def incident_workflow_id(tenant: str, kind: str, subject: str) -> str:
+    return f"incident/{tenant}/{kind}/{subject}"
 
 
 def scheduled_key(tenant: str, ref: str, scheduled_time: datetime) -> str:

@@ -50,6 +50,7 @@ def verdict(inp: AttemptInput, report: AttemptReport) -> Verdict:
         started_at=report.started_at,
         retry_after_s=report.retry_after_s,
         execution_id=execution_id(inp.occurrence.key, inp.attempt),
+        first_attempt=inp.first_attempt,
     )
     if isinstance(decision, retry.RetryAt):
         return Verdict("retrying", None, decision.at)

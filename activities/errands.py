@@ -1,0 +1,38 @@
+"""The activity that runs a job's errands: what other workflows have to be told.
+
+Each may have been run before: whoever is told sees by the content what is new.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from temporalio import activity
+from temporalio.client import Client
+
+from workflows.contracts.errands import Errand
+from workflows.contracts.names import ERRANDS_ACTIVITY
+
+
+class Errands:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    @activity.defn(name=ERRANDS_ACTIVITY)
+    async def run(self, errands: list[Errand]) -> None:
+        """All of them, in order. Raises RPCError when the server is away: the job tries again."""
+        for errand in errands:
+            await self._run(errand)
+
+    async def _run(self, errand: Errand) -> None:
+        match errand.kind:
+            case "open_dead_letter":
+                raise NotImplementedError
+            case "tell_dead_letter":
+                raise NotImplementedError
+            case "tell_incident":
+                raise NotImplementedError
+            case "leave_group":
+                raise NotImplementedError
+            case _:
+                assert_never(errand)
