@@ -10,6 +10,7 @@ from typing import assert_never
 from temporalio import activity
 from temporalio.client import Client
 
+from activities.incidents import tell
 from workflows.contracts.errands import Errand
 from workflows.contracts.names import ERRANDS_ACTIVITY
 
@@ -31,7 +32,7 @@ class Errands:
             case "tell_dead_letter":
                 raise NotImplementedError
             case "tell_incident":
-                raise NotImplementedError
+                await tell(self._client, errand.word)
             case "leave_group":
                 raise NotImplementedError
             case _:

@@ -23,6 +23,7 @@ from infra.settings import Settings
 from workflows.bulk import BulkWorkflow
 from workflows.bulk_admission import BulksWorkflow
 from workflows.contracts.names import DUE_QUEUE, MAIN_QUEUE
+from workflows.incident import IncidentWorkflow
 from workflows.job import JobWorkflow
 from workflows.run import RunWorkflow
 
@@ -33,7 +34,7 @@ STICKY_TIMEOUT = timedelta(seconds=2)
 SHUTDOWN_MARGIN = timedelta(seconds=5)
 """Beyond our own grace, for results to reach the server."""
 
-WORKFLOWS = (JobWorkflow, RunWorkflow, BulkWorkflow, BulksWorkflow)
+WORKFLOWS = (JobWorkflow, RunWorkflow, BulkWorkflow, BulksWorkflow, IncidentWorkflow)
 
 
 def workflow_runner() -> WorkflowRunner:

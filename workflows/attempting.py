@@ -165,8 +165,18 @@ class Attempting:
 
     def _send_errands(self) -> None:
         """Begin to tell other workflows what waits to be told, unless that is under way already."""
-        if self.state.errands and (self._errand_task is None or self._errand_task.done()):
+        if self._owes_errands() and (self._errand_task is None or self._errand_task.done()):
             self._errand_task = asyncio.create_task(self._run_errands())
+
+    def _owes_errands(self) -> bool:
+        """Histories of 0.1.0 ran none: theirs wait for the next continue-as-new."""
+        return bool(self.state.errands) and workflow.patched("errands")
+
+    async def _errands_done(self) -> None:
+        """Before a workflow ends: nobody would send them after it."""
+        self._send_errands()
+        if self._errand_task is not None:
+            await self._errand_task
 
     async def _run_errands(self) -> None:
         """Until all are done: nobody waits for it, and what a history leaves the next one begins again."""

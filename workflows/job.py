@@ -66,6 +66,7 @@ class JobWorkflow(Attempting):
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(state)
             workflow.set_current_details(details.describe(state))
+            self._send_errands()
             if state.run is not None:
                 await self._attempt(state.run)
             elif state.deleted:
@@ -73,6 +74,7 @@ class JobWorkflow(Attempting):
             else:
                 await self._choose()
         workflow.set_current_details(details.describe(state))
+        await self._errands_done()
         await workflow.wait_condition(workflow.all_handlers_finished)
 
     # -- what to do next ---------------------------------------------------------------------------

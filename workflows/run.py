@@ -28,12 +28,14 @@ class RunWorkflow(Attempting):
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(state)
             workflow.set_current_details(details.describe(state))
+            self._send_errands()
             if state.run is not None:
                 await self._attempt(state.run)
                 await self._tell_job()
             else:
                 await self._hand_over()
         workflow.set_current_details(details.describe(state))
+        await self._errands_done()
         await workflow.wait_condition(workflow.all_handlers_finished)
 
     async def _tell_job(self) -> None:

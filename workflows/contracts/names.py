@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import re
 from datetime import datetime
 
@@ -35,6 +36,8 @@ BULK_COUNT_ACTIVITY = "bulk_count"
 BULK_PAGE_ACTIVITY = "bulk_page"
 BULK_APPLY_ACTIVITY = "bulk_apply"
 BULK_NOTE_ACTIVITY = "bulk_note"
+NOTIFY_ACTIVITY = "notify_incident"
+STORE_INCIDENTS_ACTIVITY = "store_incidents"
 
 UPDATE_EDIT = "edit"
 UPDATE_PAUSE = "pause"
@@ -127,6 +130,12 @@ def dead_letter_workflow_id(key: str) -> str:
 
 def incident_workflow_id(tenant: str, kind: str, subject: str) -> str:
     return f"incident/{tenant}/{kind}/{subject}"
+
+
+def incident_id(tenant: str, kind: str, subject: str, opened_at: datetime) -> str:
+    """The same however often its opening is told; also the ``webhook-id`` of its first message."""
+    text = f"{incident_workflow_id(tenant, kind, subject)} {rfc3339(opened_at)}"
+    return "inc_" + hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def scheduled_key(tenant: str, ref: str, scheduled_time: datetime) -> str:
