@@ -45,6 +45,8 @@ class Settings(BaseSettings):
     """Base of the URLs that targets are given."""
     allow_networks: tuple[IPv4Network | IPv6Network, ...] = ()
     """Networks that targets may lie in although they are not public."""
+    alert_url: str = ""
+    """Where incidents of tenants that have set no alert URL of their own are sent ("": nowhere)."""
     api_host: str = "127.0.0.1"
     api_port: int = Field(default=8080, ge=0, le=65535)
 

@@ -50,6 +50,10 @@ class Telemetry:
         self._dropped = meter.create_counter(
             "carillon.records.dropped", description="Records merged or left to the workflow for want of space"
         )
+        self._notices = meter.create_counter(
+            "carillon.incident.notices",
+            description="Messages on incidents, by kind of incident and by what became of them",
+        )
         self._offset = meter.create_gauge(
             "carillon.clock.offset", unit="s", description="This machine's clock less the Temporal server's"
         )
@@ -106,6 +110,10 @@ class Telemetry:
 
     def records_dropped(self, count: int) -> None:
         self._dropped.add(count)
+
+    def incident_told(self, kind: str, notice: str) -> None:
+        """``notice`` as in the incident's row; a message that is tried again is not counted yet."""
+        self._notices.add(1, {"kind": kind, "notice": notice})
 
     def clock_offset(self, seconds: float) -> None:
         """Positive when this machine's clock is ahead."""

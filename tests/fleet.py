@@ -15,19 +15,23 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
+from activities.alert_urls import AlertUrls
 from activities.attempt import Attempts, Places, ReturnRate
 from activities.clock import Clock, ServerOffset, SystemClock
 from activities.fence import Fences
+from activities.incidents import Incidents
 from activities.planning import Planning
 from activities.records import Records
 from activities.targets.http import HttpSender
 from activities.turnstile import Turnstile
+from infra.database.errors import DatabaseUnavailable
 from infra.settings import Settings
 from infra.telemetry import Telemetry
 from workers.queues import make_workers
 from workflows.contracts import names
 from workflows.contracts.actor import Actor
 from workflows.contracts.definition import JobDefinition
+from workflows.contracts.incident import Incident
 from workflows.contracts.job import JobState, JobView
 from workflows.contracts.planning import TenantHints
 from workflows.contracts.records import ExecutionRow, Record
@@ -67,10 +71,36 @@ class MemoryRecorder:
 
 
 @dataclass
+class MemoryIncidents:
+    """The rows of incidents; ``away`` as a database may be."""
+
+    rows: dict[str, Incident] = field(default_factory=dict)
+    away: bool = False
+    others: int = 0
+    """Further incidents that are open."""
+
+    async def store(self, rows: Sequence[Incident]) -> None:
+        if self.away:
+            raise DatabaseUnavailable("away")
+        for row in rows:
+            known = self.rows.get(row.id)
+            if known is None or known.change < row.change:
+                self.rows[row.id] = row
+
+    async def found(self, incident: Incident) -> tuple[Incident, int]:
+        await self.store([incident])
+        return self.rows[incident.id], self.others
+
+    def of(self, subject: str) -> list[Incident]:
+        return [row for row in self.rows.values() if row.subject == subject]
+
+
+@dataclass
 class Fleet:
     client: Client
     settings: Settings
     recorder: MemoryRecorder = field(default_factory=MemoryRecorder)
+    incidents: MemoryIncidents = field(default_factory=MemoryIncidents)
     clock: Clock = field(default_factory=SystemClock)
     attempts: Attempts | None = None
     _workers: tuple[Worker, ...] = ()
@@ -107,9 +137,17 @@ class Fleet:
             planning=Planning(lambda _: hints),
             records=Records(self.recorder),
             identity="test-worker",
+            incidents=self._incident_activities(self._sender),
         )
         self._running = [asyncio.create_task(worker.run()) for worker in self._workers]
         return self
+
+    def _incident_activities(self, sender: HttpSender) -> Incidents:
+        async def alert_url(tenant: str) -> str | None:
+            return None
+
+        urls = AlertUrls(alert_url, self.settings.alert_url or None, self.clock.elapsed)
+        return Incidents(sender, self.incidents, urls, Telemetry().incident_told)
 
     async def stop(self, grace: timedelta = timedelta(0)) -> None:
         shutdowns = [asyncio.create_task(worker.shutdown()) for worker in self._workers]

@@ -13,10 +13,12 @@ from importlib.metadata import version
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from activities.alert_urls import AlertUrls
 from activities.attempt import Attempts, Places, ReturnRate
 from activities.bulk import Bulk, Pace
 from activities.clock import ServerOffset, SystemClock
 from activities.fence import Fences
+from activities.incidents import Incidents
 from activities.planning import Planning
 from activities.records import Records
 from activities.targets.http import HttpSender
@@ -24,7 +26,9 @@ from activities.turnstile import Turnstile
 from infra.database.audit import AuditLog
 from infra.database.engine import Database
 from infra.database.errors import DatabaseError
+from infra.database.incidents import IncidentLog
 from infra.database.jobs import JobIndex
+from infra.database.tenants import Tenants
 from infra.database.writer import RecordWriter
 from infra.settings import Settings
 from infra.telemetry import Telemetry
@@ -95,6 +99,7 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
         bulk=Bulk(
             client, JobIndex(database), AuditLog(database), pace=Pace(settings.bulk_rate), now=clock.now
         ),
+        incidents=_incidents(settings, sender, database, clock, telemetry),
     )
     serving = [asyncio.create_task(worker.run()) for worker in workers]
     watching = asyncio.create_task(_watch(recorder, telemetry))
@@ -117,6 +122,18 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
         await recorder.close(RECORDS_AT_END)
         await sender.close()
         await database.close()
+
+
+def _incidents(
+    settings: Settings, sender: HttpSender, database: Database, clock: SystemClock, telemetry: Telemetry
+) -> Incidents:
+    tenants = Tenants(database)
+
+    async def read(tenant: str) -> str | None:
+        return (await tenants.read(tenant)).alert_url
+
+    urls = AlertUrls(read, settings.alert_url or None, clock.elapsed)
+    return Incidents(sender, IncidentLog(database), urls, telemetry.incident_told)
 
 
 def _allow_many_connections() -> None:

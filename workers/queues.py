@@ -16,6 +16,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from activities.attempt import Attempts
 from activities.bulk import Bulk
 from activities.errands import Errands
+from activities.incidents import Incidents
 from activities.planning import Planning
 from activities.records import Records
 from activities.starting import Starting
@@ -55,10 +56,12 @@ def make_workers(
     records: Records,
     identity: str,
     bulk: Bulk | None = None,
+    incidents: Incidents | None = None,
 ) -> tuple[Worker, Worker]:
     """The worker of workflows and held attempts, and the worker of attempts due now.
 
-    Without ``bulk`` the actions on many jobs wait for a worker that has it.
+    Without ``bulk`` the actions on many jobs wait for a worker that has it, without ``incidents`` the
+    messages on incidents.
     """
     grace = settings.worker_grace + SHUTDOWN_MARGIN
     main = Worker(
@@ -72,6 +75,7 @@ def make_workers(
             Starting(client).start_run,
             Errands(client).run,
             *(bulk.activities if bulk is not None else ()),
+            *(incidents.activities if incidents is not None else ()),
         ],
         workflow_runner=workflow_runner(),
         identity=identity,

@@ -19,8 +19,48 @@ def traceparent(key: str, execution_id: str, delivery: int) -> str:
     return f"00-{trace}-{span}-01"
 
 
-class Head:
+class SignedHead:
     """Everything but the signature is fixed beforehand; that one says when the request was written."""
+
+    def __init__(
+        self, lines: Sequence[str], *, message_id: str, body: bytes, signing_secrets: Sequence[str]
+    ) -> None:
+        """``lines``: the request line and all headers but the signature's. Raises ValueError for a line
+        that is two."""
+        self._message_id = message_id
+        self._body = body
+        self._signing_secrets = signing_secrets
+        head = "\r\n".join([*lines, f"webhook-id: {message_id}"])
+        if head.count("\n") != len(lines) or head.count("\r") != len(lines):
+            raise ValueError("a header value has a line break")
+        self._fixed = head.encode()
+
+    def message(self, at: datetime) -> bytes:
+        """The whole request, signed as of ``at``."""
+        signed = signature(self._signing_secrets, message_id=self._message_id, at=at, body=self._body)
+        stamp = f"\r\nwebhook-timestamp: {int(at.timestamp())}\r\nwebhook-signature: {signed}\r\n\r\n"
+        return self._fixed + stamp.encode() + self._body
+
+
+class NoticeHead(SignedHead):
+    """The head of a message that is no delivery of a job: a POST of JSON."""
+
+    def __init__(
+        self, url: URL, body: bytes, *, message_id: str, user_agent: str, signing_secrets: Sequence[str]
+    ) -> None:
+        lines = [
+            f"POST {url.raw_path_qs} HTTP/1.1",
+            f"Host: {url.host_port_subcomponent}",
+            f"User-Agent: {user_agent}",
+            "Accept: */*",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+        ]
+        super().__init__(lines, message_id=message_id, body=body, signing_secrets=signing_secrets)
+
+
+class Head(SignedHead):
+    """The head of a delivery."""
 
     def __init__(
         self,
@@ -32,9 +72,6 @@ class Head:
         user_agent: str,
         signing_secrets: Sequence[str],
     ) -> None:
-        self._key = delivery.key
-        self._body = body or b""
-        self._signing_secrets = signing_secrets
         own = delivery.target.headers
         given = {name.lower() for name in own}
         lines = [
@@ -49,7 +86,7 @@ class Head:
             lines.append(f"Content-Type: {content_type}")
         # RFC 9110, section 8.6: a request without a body says so where its method expects one.
         if body is not None or delivery.target.method not in ("GET", "HEAD"):
-            lines.append(f"Content-Length: {len(self._body)}")
+            lines.append(f"Content-Length: {len(body or b'')}")
         lines += [f"{name}: {value}" for name, value in own.items()]
         lines += [
             f"Idempotency-Key: {delivery.key}",
@@ -62,17 +99,5 @@ class Head:
         ]
         if delivery.callback is not None:
             lines.append(f"Carillon-Callback: {delivery.callback}")
-        lines += [
-            f"traceparent: {traceparent(delivery.key, delivery.execution_id, delivery.delivery)}",
-            f"webhook-id: {delivery.key}",
-        ]
-        head = "\r\n".join(lines)
-        if head.count("\n") != len(lines) - 1 or head.count("\r") != len(lines) - 1:
-            raise ValueError("a header value has a line break")
-        self._fixed = head.encode()
-
-    def message(self, at: datetime) -> bytes:
-        """The whole request, signed as of ``at``."""
-        signed = signature(self._signing_secrets, message_id=self._key, at=at, body=self._body)
-        stamp = f"\r\nwebhook-timestamp: {int(at.timestamp())}\r\nwebhook-signature: {signed}\r\n\r\n"
-        return self._fixed + stamp.encode() + self._body
+        lines.append(f"traceparent: {traceparent(delivery.key, delivery.execution_id, delivery.delivery)}")
+        super().__init__(lines, message_id=delivery.key, body=body or b"", signing_secrets=signing_secrets)

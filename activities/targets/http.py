@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from http import HTTPStatus
+from typing import Any
 from weakref import WeakSet
 
 from aiohttp import (
@@ -28,7 +29,7 @@ from activities.targets.address import Network
 from activities.targets.answer import Excerpt
 from activities.targets.body import encode_body
 from activities.targets.delivery import Answer, Delivery, ErrorKind
-from activities.targets.head import Head
+from activities.targets.head import Head, NoticeHead, SignedHead
 from activities.targets.request import ConnectionLost, OneShotRequest, Refused, Shot, TransportFailure
 from activities.targets.resolver import (
     PINNED,
@@ -40,7 +41,7 @@ from activities.targets.resolver import (
     SystemLookup,
 )
 from activities.targets.retry_after import parse_retry_after
-from activities.targets.url import UrlError, parse_url
+from activities.targets.url import TargetUrl, UrlError, parse_url
 from activities.targets.verdict import judge
 from infra.signing import tenant_signing_secret
 from workflows.domain.errors import RuleError
@@ -116,16 +117,36 @@ class HttpSender:
         every other end is an Answer.
         """
         progress = _Progress()
-        late = f"no complete answer within {deadline.total_seconds():g} s"
-        if deadline <= timedelta(0):
-            return progress.end("timeout", late, retryable=True, timed_out=True)
+        return await _within(deadline, progress, self._send(delivery, before_write, progress))
+
+    async def notify(
+        self, url: str, body: Any, *, message_id: str, tenant: str, deadline: timedelta
+    ) -> Answer:
+        """POST ``body`` as JSON, once, signed as the tenant's deliveries are; any 2xx is success.
+
+        The rules for addresses, redirects and answers are those of deliveries.
+        """
+        progress = _Progress()
+        return await _within(deadline, progress, self._notify(url, body, message_id, tenant, progress))
+
+    async def _notify(
+        self, text: str, body: Any, message_id: str, tenant: str, progress: _Progress
+    ) -> Answer:
         try:
-            async with asyncio.timeout(deadline.total_seconds()) as limit:
-                return await self._send(delivery, before_write, progress)
-        except TimeoutError:
-            if progress.refusal is not None or not limit.expired():
-                raise
-            return progress.end("timeout", late, retryable=True, timed_out=True)
+            url = parse_url(text)
+        except UrlError as error:
+            return progress.end("blocked" if error.blocked else "url", str(error))
+        encoded, _ = encode_body(body, {})
+        head = NoticeHead(
+            url.url,
+            encoded or b"",
+            message_id=message_id,
+            user_agent=self._user_agent,
+            signing_secrets=(tenant_signing_secret(self._signing_secret, tenant),),
+        )
+        return await self._exchange(
+            url, head, progress, method="POST", success=("2xx",), before_write=lambda: None
+        )
 
     async def _send(
         self, delivery: Delivery, before_write: Callable[[], None], progress: _Progress
@@ -150,6 +171,20 @@ class HttpSender:
             signing_secrets=delivery.signing_secrets
             or (tenant_signing_secret(self._signing_secret, delivery.tenant),),
         )
+        return await self._exchange(
+            url, head, progress, method=target.method, success=target.success, before_write=before_write
+        )
+
+    async def _exchange(
+        self,
+        url: TargetUrl,
+        head: SignedHead,
+        progress: _Progress,
+        *,
+        method: str,
+        success: Sequence[str],
+        before_write: Callable[[], None],
+    ) -> Answer:
         try:
             addresses = await self._resolver.addresses(url)
         except Blocked as error:
@@ -161,9 +196,9 @@ class HttpSender:
         pinned = PINNED.set(addresses)
         try:
             async with self._session.request(
-                target.method, url.url, allow_redirects=False, middlewares=(shot,)
+                method, url.url, allow_redirects=False, middlewares=(shot,)
             ) as response:
-                return await self._read(response, delivery, progress)
+                return await self._read(response, success, progress)
         except TransportFailure as error:
             kind, text = _explain(error.cause, written=shot.written_at is not None)
             return progress.end(kind, f"{url.host}:{url.port}: {text}", retryable=True)
@@ -175,13 +210,13 @@ class HttpSender:
         finally:
             PINNED.reset(pinned)
 
-    async def _read(self, response: ClientResponse, delivery: Delivery, progress: _Progress) -> Answer:
+    async def _read(self, response: ClientResponse, success: Sequence[str], progress: _Progress) -> Answer:
         progress.status = response.status
         excerpt = progress.excerpt = Excerpt(response)
         # After 101 the connection speaks another protocol, and no body will ever end.
         if response.status == HTTPStatus.SWITCHING_PROTOCOLS or not await excerpt.read():
             response.close()
-        verdict = judge(response.status, delivery.target.success)
+        verdict = judge(response.status, success)
         if verdict.kind is None:
             return progress.end(None, None)
         text = f"answered {_named(response.status)}"
@@ -191,6 +226,21 @@ class HttpSender:
         return progress.end(
             verdict.kind, text, retryable=verdict.retryable, retry_after_s=wait if verdict.retryable else None
         )
+
+
+async def _within(deadline: timedelta, progress: _Progress, exchange: Coroutine[Any, Any, Answer]) -> Answer:
+    """The answer of ``exchange``, or what there is of it at the deadline."""
+    late = f"no complete answer within {deadline.total_seconds():g} s"
+    if deadline <= timedelta(0):
+        exchange.close()
+        return progress.end("timeout", late, retryable=True, timed_out=True)
+    try:
+        async with asyncio.timeout(deadline.total_seconds()) as limit:
+            return await exchange
+    except TimeoutError:
+        if progress.refusal is not None or not limit.expired():
+            raise
+        return progress.end("timeout", late, retryable=True, timed_out=True)
 
 
 class _Progress:

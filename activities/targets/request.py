@@ -19,7 +19,7 @@ from aiohttp.connector import Connection
 from aiohttp.http import StreamWriter
 
 from activities.targets.address import parse_resolved
-from activities.targets.head import Head
+from activities.targets.head import SignedHead
 
 
 class TransportFailure(Exception):
@@ -47,7 +47,7 @@ class Shot:
 
     def __init__(
         self,
-        head: Head,
+        head: SignedHead,
         addresses: Sequence[str],
         *,
         before_write: Callable[[], None],

@@ -158,3 +158,38 @@ change_position = sa.Table(
     Column("value", BigInteger, nullable=False),
 )
 """One row: the position of the last transaction. SQLite only; PostgreSQL numbers transactions itself."""
+
+tenants = sa.Table(
+    "tenants",
+    metadata,
+    Column("tenant", Name, primary_key=True),
+    Column("alert_url", Text),
+    Column("revision", Integer, nullable=False),
+    Column("updated_at", Instant, nullable=False),
+)
+"""What a tenant has settled for itself; one without a row has the installation's defaults."""
+
+incidents = sa.Table(
+    "incidents",
+    metadata,
+    Column("tenant", Name, primary_key=True),
+    Column("id", Name, primary_key=True),
+    Column("kind", Name, nullable=False),
+    Column("subject", FreeText, nullable=False),
+    Column("job", Name),
+    Column("key", Name),
+    Column("detail", FreeText, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("opened_at", Instant, nullable=False),
+    Column("last_at", Instant, nullable=False),
+    Column("recovered_at", Instant),
+    Column("closed_at", Instant),
+    Column("notice", Name, nullable=False),
+    Column("recovery_notice", Name),
+    Column("change", BigInteger, nullable=False),
+    Index("incidents_closed", "tenant", "closed_at"),
+    sqlite_with_rowid=False,
+)
+"""One row an incident, from its workflow; ``change`` orders what is written of one."""
+
+Index("incidents_open", incidents.c.tenant, incidents.c.opened_at.desc(), **_where("closed_at IS NULL"))
