@@ -5,12 +5,20 @@ from __future__ import annotations
 from datetime import timedelta
 
 from temporalio import activity
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import Priority, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
 
 from workflows.contracts.job import JobState
-from workflows.contracts.names import MAIN_QUEUE, RUN_WORKFLOW, START_RUN_ACTIVITY, run_workflow_id
+from workflows.contracts.names import (
+    MAIN_QUEUE,
+    RUN_WORKFLOW,
+    RUNS_ALIVE_ACTIVITY,
+    START_RUN_ACTIVITY,
+    run_name,
+    run_workflow_id,
+)
 
 START_WITHIN = timedelta(seconds=4)
 
@@ -19,17 +27,31 @@ class Starting:
     def __init__(self, client: Client) -> None:
         self._client = client
 
+    @activity.defn(name=RUNS_ALIVE_ACTIVITY)
+    async def runs_alive(self, workflow_ids: list[str]) -> list[bool]:
+        """Whether each of these workflows is running, in order. Raises RPCError if the server is away."""
+        return [await self._is_alive(workflow_id) for workflow_id in workflow_ids]
+
+    async def _is_alive(self, workflow_id: str) -> bool:
+        try:
+            found = await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=START_WITHIN)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return found.status is WorkflowExecutionStatus.RUNNING
+
     @activity.defn(name=START_RUN_ACTIVITY)
     async def start_run(self, alone: JobState) -> None:
-        """Start the workflow of a manual run; one that is started already is as good."""
+        """Start the workflow of a run beside its job; one that is started already is as good."""
         if alone.run is None:
             return
-        request = alone.run.occurrence.key.rpartition(":manual-")[2]
+        name = run_name(alone.run.occurrence.key, alone.run.first_attempt)
         try:
             await self._client.start_workflow(
                 RUN_WORKFLOW,
                 alone,
-                id=run_workflow_id(alone.tenant, alone.ref, request),
+                id=run_workflow_id(alone.tenant, alone.ref, name),
                 task_queue=MAIN_QUEUE,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 priority=Priority(
@@ -41,4 +63,4 @@ class Starting:
                 rpc_timeout=START_WITHIN,
             )
         except WorkflowAlreadyStartedError:
-            activity.logger.debug("run %s has been started before", request)
+            activity.logger.debug("run %s has been started before", name)

@@ -64,6 +64,7 @@ def make_workers(
     messages on incidents.
     """
     grace = settings.worker_grace + SHUTDOWN_MARGIN
+    starting = Starting(client)
     main = Worker(
         client,
         task_queue=MAIN_QUEUE,
@@ -72,7 +73,8 @@ def make_workers(
             attempts.attempt,
             planning.plan,
             records.flush,
-            Starting(client).start_run,
+            starting.start_run,
+            starting.runs_alive,
             Errands(client).run,
             *(bulk.activities if bulk is not None else ()),
             *(incidents.activities if incidents is not None else ()),

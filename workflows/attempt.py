@@ -87,6 +87,9 @@ class AttemptCall:
     def is_for(self, asked: FiredSignal) -> bool:
         return (asked.key, asked.attempt) == (self.inp.occurrence.key, self.inp.attempt)
 
+    def is_done(self) -> bool:
+        return self._handle.done()
+
     async def outcome(self) -> AttemptReport | LostAttempt:
         """Wait until the attempt has come back, whatever became of it."""
         try:

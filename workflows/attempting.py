@@ -18,7 +18,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows.contracts.attempt import AttemptReport
     from workflows.contracts.base import rfc3339
     from workflows.contracts.job import FiredSignal, JobState, RunState, StopIntent
-    from workflows.domain import backlog, job_records, job_state, look_ahead
+    from workflows.domain import backlog, job_records, job_sources, job_state, look_ahead
+    from workflows.domain.active import is_planned, is_unserved
 
 RUNS_PER_HISTORY = 50
 """Attempts after which a workflow continues as new."""
@@ -90,9 +91,10 @@ class Attempting:
         if run.not_before is not None and run.not_before - now > look_ahead.TIMER_FLOOR:
             wake = run.not_before
         if wake is not None and wake > now:
-            await self._wait(wake)
+            await self._until_attempt(run, wake)
             return
         call = self._call = AttemptCall(job_state.attempt_input(self.state, run), now)
+        await self._while_calling(call)
         outcome = await call.outcome()
         self._call = None
         self._attempts_here += 1
@@ -100,6 +102,13 @@ class Attempting:
             self._lost(run, call, outcome)
         else:
             self._reported(run, call, outcome)
+
+    async def _until_attempt(self, run: RunState, wake: datetime) -> None:
+        """The run waits until ``wake``, for a retry mostly."""
+        await self._wait(wake)
+
+    async def _while_calling(self, call: AttemptCall) -> None:
+        """A chance to look at what falls due while a run is held or in flight; must end with it."""
 
     def _reported(self, run: RunState, call: AttemptCall, report: AttemptReport) -> None:
         state, now = self.state, workflow.now()
@@ -121,8 +130,8 @@ class Attempting:
             job_state.lease_lost(state, run, call.inp, left=lost.details, stopped=stopped, now=now)
         elif lost.cancelled or call.is_stopped:
             job_state.stopped_unfired(state, run, call.inp, call.intent, now)
-        elif run.attempt == 1 and run.occurrence.trigger == "schedule":
-            job_state.put_back(state, run, now)  # nobody fired it in all that time: decided again, as late
+        elif is_unserved(run) and is_planned(run.occurrence.trigger):
+            job_sources.put_back(state, run, now)  # nobody fired it in all that time: decided again, as late
             job_state.drop_plan(state)
 
     # -- records -----------------------------------------------------------------------------------

@@ -16,7 +16,10 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 
 import workers.queues
 import workflows.attempting
+import workflows.changing
 import workflows.job
+import workflows.planned
+import workflows.requested
 from infra.settings import Settings
 from tests.fleet import TENANT, Fleet, actor, view
 from tests.sink import Arrival, Sink
@@ -147,13 +150,22 @@ def answers(sink: Sink, path: str, *statuses: int) -> None:
     Gate(sink, path, *statuses).open()
 
 
+_MODULES = (
+    workflows.attempting,
+    workflows.changing,
+    workflows.job,
+    workflows.planned,
+    workflows.requested,
+)
+
+
 @asynccontextmanager
 async def impatient_fleet(
     client: Client, settings: Settings, patch: pytest.MonkeyPatch, **constants: Any
 ) -> AsyncIterator[Fleet]:
     """A worker whose workflow has other constants; outside the sandbox, which would read its own."""
     for name, value in constants.items():
-        homes = [module for module in (workflows.job, workflows.attempting) if hasattr(module, name)]
+        homes = [module for module in _MODULES if hasattr(module, name)]
         assert homes, f"nobody knows {name}"
         for module in homes:
             patch.setattr(module, name, value)

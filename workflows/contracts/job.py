@@ -63,6 +63,8 @@ class ManualRun(Contract):
     at: Instant
     by: str = ""
     body: OwnBody | None = None
+    forced: bool = False
+    """It asks neither gate nor group."""
 
 
 class QueuedRun(Contract):
@@ -73,6 +75,7 @@ class QueuedRun(Contract):
     story: list[AttemptRow] = []
     by: str = ""
     at: Instant
+    forced: bool = False
 
 
 class BesideRun(ExecutionRow):
@@ -80,6 +83,8 @@ class BesideRun(ExecutionRow):
 
     forced: bool = True
     """The gate does not count it."""
+    name: str = ""
+    """Of its workflow, see ``names.run_name``; empty: that of its key."""
     backfill: int | None = None
 
 

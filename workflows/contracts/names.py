@@ -101,8 +101,14 @@ def job_workflow_id(tenant: str, ref: str) -> str:
     return f"job/{tenant}/{ref}"
 
 
-def run_workflow_id(tenant: str, ref: str, request: str) -> str:
-    return f"run/{tenant}/{ref}/{request}"
+def run_workflow_id(tenant: str, ref: str, name: str) -> str:
+    """Of a run beside its job; ``name`` is that of :func:`run_name`."""
+    return f"run/{tenant}/{ref}/{name}"
+
+
+def run_name(key: str, first_attempt: int = 1) -> str:
+    """What names a run among those of its job; a redrive's own, for its key has run before."""
+    return suffix_of(key) if first_attempt == 1 else f"{suffix_of(key)}/{first_attempt}"
 
 
 def bulk_workflow_id(tenant: str, bulk: str) -> str:

@@ -26,6 +26,8 @@ class PlannedOccurrence(Contract):
     """``scheduled_time`` moved by the job's stable spread."""
     not_after: Instant | None = None
     """A run whose first chance to fire lies after this instant is late (None: never)."""
+    waited: bool = False
+    """It fell due behind a run of its own job and waits by the gate's decision: no misfire."""
 
 
 class TenantHints(Contract):
@@ -57,8 +59,10 @@ class PlanInput(Contract):
     late_until: Instant | None = None
     """A worker found occurrences up to this nominal instant late: they are left out."""
     blocked_since: Instant | None = None
-    """A run of another source held the job up since this instant: the newest occurrence that fell due
-    since then is not late, however long that took."""
+    """Runs of the job held it up since this instant: the newest occurrence that fell due since then, or
+    the newest ``queue`` of them, are not late, however long that took."""
+    queue: int = 0
+    """How many occurrences may wait in line (the policies ``queue``, ``allow`` and ``replace``)."""
     remaining: int | None = None
     """Scheduled runs still allowed by ``max_runs``."""
     limit: int = 50
@@ -68,13 +72,15 @@ class PlanInput(Contract):
 class Plan(Contract):
     """The next occurrences, ascending, all later than ``PlanInput.after``.
 
-    ``passed`` and ``missed`` lie before the first of them. ``cursor`` is the instant behind which
-    everything is settled: the caller goes on from there when ``occurrences`` is empty.
+    ``passed``, ``missed`` and ``dropped`` lie before the first of them. ``cursor`` is the instant behind
+    which everything is settled: the caller goes on from there when ``occurrences`` is empty.
     """
 
     occurrences: list[PlannedOccurrence] = []
     passed: Stretch | None = None
     missed: Stretch | None = None
+    dropped: Stretch | None = None
+    """Behind ``missed``: they waited in line, and newer ones took all the room there is."""
     cursor: Instant
     exhausted: bool = False
     """No occurrence follows the last one given here, ever."""

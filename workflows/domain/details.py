@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 from workflows.contracts.base import rfc3339
 from workflows.contracts.definition import JobDefinition
-from workflows.contracts.job import JobState, JobView, ManualRun
-from workflows.contracts.names import manual_key
+from workflows.contracts.job import JobState, JobView
 from workflows.contracts.records import ExecutionRow, Outcome
+from workflows.domain.waiting import waiting_rows
 
 Status = Literal["active", "paused", "completed", "deleted"]
 
@@ -34,7 +34,7 @@ def current(state: JobState, *, calling: bool) -> ExecutionRow | None:
     if run is None:
         return None
     outcome: Outcome = "held" if calling else "scheduled"
-    if run.attempt > 1 or run.started_at is not None:
+    if run.attempt > run.first_attempt or run.started_at is not None:
         outcome = "retrying"
     return ExecutionRow(
         key=run.occurrence.key,
@@ -45,19 +45,6 @@ def current(state: JobState, *, calling: bool) -> ExecutionRow | None:
         seq=0,
         started_at=run.started_at,
         lateness_ms=run.lateness_ms,
-        revision=state.revision,
-    )
-
-
-def manual_row(state: JobState, manual: ManualRun) -> ExecutionRow:
-    """A manual run that has been accepted and has not begun."""
-    return ExecutionRow(
-        key=manual_key(state.tenant, state.ref, manual.request),
-        scheduled_time=manual.at,
-        fires_at=manual.at,
-        trigger="manual",
-        outcome="scheduled",
-        seq=0,
         revision=state.revision,
     )
 
@@ -83,7 +70,8 @@ def view(state: JobState, *, calling: bool) -> JobView:
         current=current(state, calling=calling),
         skips=state.skips,
         beside=state.beside,
-        waiting=[manual_row(state, manual) for manual in state.triggers],
+        waiting=waiting_rows(state),
+        backfills=state.backfills,
     )
 
 

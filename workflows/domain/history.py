@@ -21,6 +21,9 @@ from workflows.contracts.records import (
 )
 from workflows.domain import retry, stats
 
+REPLACED = "replaced"
+"""The reason with which a newer occurrence stops a run."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -40,7 +43,7 @@ def verdict(inp: AttemptInput, report: AttemptReport) -> Verdict:
     if report.outcome == "succeeded":
         return Verdict("succeeded")
     if report.outcome == "cancelled":
-        return Verdict("cancelled", report.reason)
+        return Verdict(stopped(report.reason), report.reason)
     decision = retry.after_failure(
         inp.definition,
         attempt=inp.attempt,
@@ -55,6 +58,11 @@ def verdict(inp: AttemptInput, report: AttemptReport) -> Verdict:
     if isinstance(decision, retry.RetryAt):
         return Verdict("retrying", None, decision.at)
     return Verdict("dead_lettered", decision.reason)
+
+
+def stopped(reason: str | None) -> Outcome:
+    """The outcome of an execution that was stopped wherever it was, for this reason."""
+    return "replaced" if reason == REPLACED else "cancelled"
 
 
 def running_record(inp: AttemptInput, *, delivery: int, started_at: datetime, at: datetime,

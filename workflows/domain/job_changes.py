@@ -12,6 +12,7 @@ from workflows.contracts.definition import JobDefinition
 from workflows.contracts.job import (
     RECENT_REQUESTS,
     AnsweredRequest,
+    BesideRun,
     JobState,
     ManualRun,
     RunEnded,
@@ -19,8 +20,13 @@ from workflows.contracts.job import (
     StopIntent,
 )
 from workflows.contracts.planning import PlannedOccurrence
-from workflows.contracts.records import JobProgress, Record
-from workflows.domain import details, job_records, job_state, stats
+from workflows.contracts.records import FINAL_PHASE, ExecutionRow, JobProgress, Record, sequence
+from workflows.domain import details, history, job_records, job_sources, job_state, stats
+from workflows.domain.active import is_held, is_planned, is_unserved
+from workflows.domain.waiting import waiting_rows
+
+LOST_SEQ = sequence(99, 999, FINAL_PHASE)
+"""Later than any attempt of a run that did not tell how far it came."""
 
 
 def remember_request(state: JobState, manual: ManualRun) -> None:
@@ -28,28 +34,6 @@ def remember_request(state: JobState, manual: ManualRun) -> None:
     key = names.manual_key(state.tenant, state.ref, manual.request)
     answered = AnsweredRequest(id=manual.request, key=key, at=manual.at)
     state.requests = [*state.requests[-(RECENT_REQUESTS - 1) :], answered]
-
-
-def beside(state: JobState, manual: ManualRun) -> JobState:
-    """The state of a workflow of its own that does this manual run beside the job's loop."""
-    alone = JobState(
-        tenant=state.tenant,
-        job=state.job,
-        ref=state.ref,
-        generation=state.generation,
-        definition=state.definition,
-        revision=state.revision,
-        created_at=state.created_at,
-        updated_at=state.updated_at,
-        cursor=state.cursor,
-        plan_exhausted=True,
-        hints=state.hints,
-        tzdata=state.tzdata,
-    )
-    job_state.begin_manual(alone, manual)
-    if alone.run is not None:
-        alone.run.run_number = 0  # its records say nothing of the job's progress
-    return alone
 
 
 def ended_beside(state: JobState, end: RunEnded) -> None:
@@ -82,23 +66,40 @@ def skip_asked(state: JobState, due: PlannedOccurrence, now: datetime) -> None:
     job_records.record_stretch(state, job_records.stretch_of([due]), "skipped", "asked", now)
 
 
-def cancel_waiting(state: JobState, key: str, now: datetime) -> bool:
+def cancel_waiting(state: JobState, key: str, now: datetime, reason: str = "asked") -> bool:
     """End an execution that no activity holds; False if ``key`` is none of those."""
     run = state.run
     if run is not None and run.occurrence.key == key:
-        job_state.settle(state, run, job_state.attempt_input(state, run), "cancelled", "asked", now)
+        job_state.settle(state, run, job_state.attempt_input(state, run), "cancelled", reason, now)
         return True
     for place, manual in enumerate(state.triggers):
         if names.manual_key(state.tenant, state.ref, manual.request) == key:
             del state.triggers[place]
-            alone = beside(state, manual)
-            if alone.run is not None:
-                job_state.settle(
-                    alone, alone.run, job_state.attempt_input(alone, alone.run), "cancelled", "asked", now
-                )
-                job_records.keep(state, alone.records)
+            aside = job_sources.alone(state)
+            _settle_aside(state, aside, job_sources.begin_manual(aside, manual), reason, now)
+            return True
+    for place, queued in enumerate(state.redrives):
+        if queued.occurrence.key == key:
+            del state.redrives[place]
+            aside = job_sources.alone(state)
+            _settle_aside(state, aside, job_sources.begin_redrive(aside, queued), reason, now)
             return True
     return False
+
+
+def _settle_aside(state: JobState, aside: JobState, run: RunState, reason: str, now: datetime) -> None:
+    """Record the end of a run that never began: the counts of the job's runs do not move."""
+    job_sources.set_beside(run)
+    job_state.settle(aside, run, job_state.attempt_input(aside, run), "cancelled", reason, now)
+    job_records.keep(state, aside.records)
+    state.errands = [*state.errands, *aside.errands]
+
+
+def delete(state: JobState, now: datetime) -> None:
+    """Nothing begins any more; what has been accepted and not begun is recorded as cancelled."""
+    state.deleted = True
+    for row in waiting_rows(state):
+        cancel_waiting(state, row.key, now, "deleted")
 
 
 def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: bool) -> None:
@@ -113,7 +114,7 @@ def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: b
         past = [one for one in state.plan if one.scheduled_time <= at and one.scheduled_time != alive]
         if past:
             job_records.record_stretch(state, job_records.stretch_of(past), "missed", "edited", at)
-        if run is not None and run.occurrence.trigger == "schedule" and alive is not None:
+        if run is not None and is_planned(run.occurrence.trigger) and alive is not None:
             # it may fire yet; if its holder could be stopped, ``put_back`` takes this back
             state.scheduled_runs += state.cursor < alive <= at
         state.cursor = max(state.cursor, at)
@@ -121,17 +122,17 @@ def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: b
     state.revision += 1
     state.completed_at = None
     job_state.drop_plan(state)
-    if run is not None and not calling and job_state.is_unserved(run):
+    if run is not None and not calling and is_unserved(run):
         state.run = None  # planned again, or recorded just now
-        if run.occurrence.trigger == "manual":
-            job_state.put_back(state, run, at)
+        if not is_planned(run.occurrence.trigger):
+            job_sources.put_back(state, run, at)
 
 
 def end_pause(state: JobState, at: datetime) -> None:
     """Paused time is not missed: what fell due in it is counted by the next plan, and not run."""
     state.pause = None
     state.passed_until, state.passed_reason = at, "paused"
-    state.plan = []
+    state.plan, state.blocked_since = [], None
     state.plan_exhausted = state.plan_exhausted and state.completed_at is not None
 
 
@@ -140,22 +141,41 @@ def stop_waiting(state: JobState, run: RunState, stop: StopIntent, now: datetime
 
     A retry that waits ends; one that has fired and lost its lease was in flight and keeps its promise.
     """
-    if run.attempt > 1 and run.deliveries == 0:
+    if run.attempt > run.first_attempt and run.deliveries == 0:
         job_state.settle(state, run, job_state.attempt_input(state, run), "dead_lettered", stop.reason, now)
-    elif not job_state.is_unserved(run):
+    elif not is_unserved(run):
         if stop.intent == "now":
-            job_state.settle(state, run, job_state.attempt_input(state, run), "cancelled", stop.reason, now)
-    elif state.deleted:
+            outcome = history.stopped(stop.reason)
+            job_state.settle(state, run, job_state.attempt_input(state, run), outcome, stop.reason, now)
+    elif state.deleted and is_planned(run.occurrence.trigger):
         state.run = None
-    elif run.occurrence.trigger == "schedule":
-        job_state.put_back(state, run, now)
+    elif state.deleted:
+        cancel_waiting(state, run.occurrence.key, now, "deleted")
+    elif is_planned(run.occurrence.trigger):
+        job_sources.put_back(state, run, now)
+
+
+def replace(state: JobState, run: RunState, now: datetime) -> None:
+    """A newer occurrence meets a run that no activity holds: it waited for a retry or its group."""
+    job_state.settle(state, run, job_state.attempt_input(state, run), "replaced", history.REPLACED, now)
 
 
 def active_key(state: JobState, now: datetime) -> str | None:
     """The key of the run a manual one would have to run beside; a run that is only held is not one."""
-    if state.triggers:
-        return names.manual_key(state.tenant, state.ref, state.triggers[0].request)
     run = state.run
-    if run is None or (job_state.is_unserved(run) and run.fires_at > now):
-        return None
-    return run.occurrence.key
+    if run is not None and not is_held(run, now):
+        return run.occurrence.key
+    waiting = [*waiting_rows(state), *(row for row in state.beside if not row.forced)]
+    return waiting[0].key if waiting else None
+
+
+def lost_beside(state: JobState, row: BesideRun, now: datetime) -> None:
+    """A run beside the loop is gone without a word: somebody terminated its workflow."""
+    if row not in state.beside:
+        return
+    state.beside = [known for known in state.beside if known.key != row.key]
+    ended = row.model_copy(
+        update={"outcome": "cancelled", "reason": "terminated", "ended_at": now, "seq": LOST_SEQ}
+    )
+    execution = ExecutionRow.model_validate(ended.model_dump())
+    job_records.keep(state, [Record(tenant=state.tenant, ref=state.ref, execution=execution)])

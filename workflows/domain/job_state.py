@@ -7,74 +7,23 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from workflows.contracts import names
-from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDetails, Occurrence
-from workflows.contracts.job import (
-    SERVED_KEPT,
-    JobState,
-    ManualRun,
-    RunState,
-    StopIntent,
-)
-from workflows.contracts.planning import Plan, PlanInput, PlannedOccurrence, Stretch
+from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDetails
+from workflows.contracts.job import JobState, RunState, StopIntent
+from workflows.contracts.planning import Plan, PlanInput
 from workflows.contracts.records import ExecutionRow, Outcome
-from workflows.domain import backlog, gate, history, job_records, stats
-from workflows.domain.gate import ActiveRun, Decision
+from workflows.domain import backlog, history, job_records, overlap, stats
+from workflows.domain.active import is_planned, is_unserved, of_loop
+from workflows.domain.job_sources import mark_served, put_back
 
 CLOCK_SLACK = timedelta(minutes=1)
 """A clock this far behind the last served instant has been set back (architecture.md, section 4)."""
 
-# -- taking the next occurrence --------------------------------------------------------------------
-
-
-def begin_planned(state: JobState, due: PlannedOccurrence) -> None:
-    state.run_number += 1
-    state.run = RunState(
-        occurrence=Occurrence(
-            key=names.scheduled_key(state.tenant, state.ref, due.scheduled_time),
-            scheduled_time=due.scheduled_time,
-            fires_at=due.fires_at,
-        ),
-        fires_at=due.fires_at,
-        not_after=due.not_after,
-        run_number=state.run_number,
-    )
-
-
-def begin_manual(state: JobState, manual: ManualRun) -> None:
-    state.run_number += 1
-    state.run = RunState(
-        occurrence=Occurrence(
-            key=names.manual_key(state.tenant, state.ref, manual.request),
-            trigger="manual",
-            scheduled_time=manual.at,
-            fires_at=manual.at,
-            body=manual.body,
-        ),
-        fires_at=manual.at,
-        run_number=state.run_number,
-    )
-
-
-def put_back(state: JobState, run: RunState, now: datetime) -> None:
-    """The occurrence was not served: it is decided again when it is due.
-
-    One that an edit went past meanwhile has no instant to wait for any more, and is recorded.
-    """
-    state.run = None
-    at = run.occurrence.scheduled_time
-    if run.occurrence.trigger == "manual":
-        request = run.occurrence.key.rpartition(":manual-")[2]
-        manual = ManualRun(request=request, at=run.occurrence.fires_at, body=run.occurrence.body)
-        state.triggers.insert(0, manual)
-    elif at <= state.cursor:
-        state.scheduled_runs -= 1
-        job_records.record_stretch(state, Stretch(count=1, first=at, last=at), "missed", "edited", now)
+# -- what an attempt is given ----------------------------------------------------------------------
 
 
 def attempt_input(state: JobState, run: RunState) -> AttemptInput:
     behind = [due for due in state.plan if due.scheduled_time > run.occurrence.scheduled_time]
-    first_chance = run.attempt == 1 and is_unserved(run)
+    first_chance = is_unserved(run)
     return AttemptInput(
         tenant=state.tenant,
         ref=state.ref,
@@ -85,6 +34,7 @@ def attempt_input(state: JobState, run: RunState) -> AttemptInput:
         not_after=run.not_after if first_chance else None,
         definition=state.definition,
         revision=state.revision,
+        first_attempt=run.first_attempt,
         first_started_at=run.started_at,
         first_lateness_ms=run.lateness_ms,
         deliveries=run.deliveries,
@@ -116,6 +66,7 @@ def plan_input(state: JobState, now: datetime) -> PlanInput:
         passed_until=state.passed_until,
         late_until=state.late_until,
         blocked_since=state.blocked_since,
+        queue=overlap.room(definition.concurrency),
         remaining=None if definition.max_runs is None else definition.max_runs - state.scheduled_runs,
     )
 
@@ -126,6 +77,9 @@ def adopt(state: JobState, plan: Plan, now: datetime) -> None:
         job_records.record_stretch(state, plan.passed, "skipped", state.passed_reason, now)
     if plan.missed is not None:
         job_records.record_stretch(state, plan.missed, "missed", None, now)
+    if plan.dropped is not None:
+        why = overlap.reason(state.definition.concurrency)
+        job_records.record_stretch(state, plan.dropped, "skipped", why, now)
     state.cursor = max(state.cursor, plan.cursor)
     state.skips = [instant for instant in state.skips if instant > state.cursor]
     state.plan = [due for due in plan.occurrences if due.scheduled_time not in state.served]
@@ -133,7 +87,9 @@ def adopt(state: JobState, plan: Plan, now: datetime) -> None:
     state.plan_exhausted = plan.exhausted and (state.definition.max_runs is None or not plan.occurrences)
     # Never downwards: while workers of two releases plan in turn, the newer rule stands.
     state.planned_at, state.tzdata, state.hints = now, max(state.tzdata, plan.tzdata), plan.hints
-    state.passed_until = state.late_until = state.blocked_since = None
+    state.passed_until = state.late_until = None
+    if not any(due.waited for due in state.plan) or state.definition.concurrency.policy == "forbid":
+        state.blocked_since = None
 
 
 def clock_was_set_back(state: JobState, now: datetime) -> bool:
@@ -151,11 +107,6 @@ def drop_plan(state: JobState) -> None:
 
 
 # -- what an attempt came back with ----------------------------------------------------------------
-
-
-def is_unserved(run: RunState) -> bool:
-    """No request of this execution can have reached the target."""
-    return run.attempt == 1 and run.started_at is None and run.deliveries == 0
 
 
 def learn(state: JobState, run: RunState, inp: AttemptInput, report: AttemptReport) -> None:
@@ -178,10 +129,10 @@ def returned(state: JobState, run: RunState, inp: AttemptInput, report: AttemptR
     ``stop``: what it was asked to do meanwhile, which it may have had no time to obey.
     """
     if stop.intent == "now":
-        settle(state, run, inp, "cancelled", stop.reason, now)
+        settle(state, run, inp, history.stopped(stop.reason), stop.reason, now)
     elif stop.intent == "if_held" and not report.fired:
         stopped_unfired(state, run, inp, stop, now)
-    elif report.reason == "clock_behind" and is_unserved(run) and run.occurrence.trigger == "schedule":
+    elif report.reason == "clock_behind" and is_unserved(run) and is_planned(run.occurrence.trigger):
         put_back(state, run, now)  # planned under a clock that has been set back since
         drop_plan(state)
     else:
@@ -202,10 +153,10 @@ def stopped_unfired(state: JobState, run: RunState, inp: AttemptInput, stop: Sto
                     now: datetime) -> None:  # fmt: skip
     """A stop reached the run before any request of this attempt was written."""
     if stop.intent == "now":
-        settle(state, run, inp, "cancelled", stop.reason, now)
+        settle(state, run, inp, history.stopped(stop.reason), stop.reason, now)
     elif state.deleted:
         settle(state, run, inp, "cancelled", "deleted", now)
-    elif run.attempt == 1:
+    elif run.attempt == run.first_attempt:
         put_back(state, run, now)
     elif state.pause is not None:
         settle(state, run, inp, "dead_lettered", "paused", now)
@@ -245,7 +196,7 @@ def lease_lost(state: JobState, run: RunState, inp: AttemptInput, *, left: Heart
         run.started_at = run.started_at or left.started_at
         run.lateness_ms = left.lateness_ms if run.lateness_ms is None else run.lateness_ms
     if stopped is not None:
-        settle(state, run, inp, "cancelled", stopped, now)
+        settle(state, run, inp, history.stopped(stopped), stopped, now)
     elif run.reaps > state.definition.max_reaps:
         settle(state, run, inp, "dead_lettered", "leases_lost", now)
 
@@ -255,14 +206,11 @@ def lease_lost(state: JobState, run: RunState, inp: AttemptInput, *, left: Heart
 
 def served(state: JobState, run: RunState) -> None:
     """Move the cursor: this occurrence has had its run, whatever becomes of it."""
-    state.missed = state.blocked_since = None
-    at = run.occurrence.scheduled_time
-    if run.occurrence.trigger != "schedule" or state.cursor >= at:
-        return
-    state.cursor = at
-    state.served = [*state.served[1 - SERVED_KEPT :], at]
-    state.scheduled_runs += 1
-    state.plan = [due for due in state.plan if due.scheduled_time > at]
+    state.missed = None
+    if state.definition.concurrency.policy == "forbid":
+        state.blocked_since = None
+    if is_planned(run.occurrence.trigger):
+        mark_served(state, run.occurrence.scheduled_time)
 
 
 def settle(state: JobState, run: RunState, inp: AttemptInput, outcome: Outcome, reason: str | None,
@@ -284,47 +232,9 @@ def settle(state: JobState, run: RunState, inp: AttemptInput, outcome: Outcome, 
 def finished(state: JobState, run: RunState, outcome: Outcome, reason: str | None, ended_at: datetime,
              row: ExecutionRow | None) -> None:  # fmt: skip
     state.run = None
-    if outcome != "cancelled" or not is_unserved(run):
+    if outcome not in ("cancelled", "replaced") or not is_unserved(run):
         state.stats = stats.after_run(state.stats, outcome, ended_at)
     if row is not None:
         state.last_run = history.last_run(row)
-    if run.started_at is not None:
-        active = ActiveRun(
-            scheduled=run.occurrence.trigger == "schedule",
-            fires_at=run.occurrence.fires_at,
-            started_at=run.started_at,
-            ended_at=ended_at,
-        )
-        skip_overlapped(state, active, ended_at)
-
-
-def skip_overlapped(state: JobState, active: ActiveRun, ended_at: datetime) -> None:
-    """Count what fell due while the run was active; what it merely held up stays in the plan."""
-    grace = state.definition.catch_up.grace
-    if not state.plan:
-        if not state.plan_exhausted:  # dropped meanwhile: the planner knows what fell due
-            _leave_to_planner(state, active, ended_at, grace)
-        return
-    if state.plan[0].fires_at >= ended_at:
-        return
-    skipped = 0
-    while skipped < len(state.plan) and (
-        gate.decide(state.plan[skipped].fires_at, active, grace) is Decision.SKIP
-    ):
-        skipped += 1
-    if skipped == 0:
-        state.blocked_since = active.started_at
-    elif skipped == len(state.plan):  # more may lie behind this batch: the planner counts them all
-        drop_plan(state)
-        _leave_to_planner(state, active, ended_at, grace)
-    else:
-        past, state.plan = state.plan[:skipped], state.plan[skipped:]
-        state.cursor = max(state.cursor, past[-1].scheduled_time)
-        job_records.record_stretch(state, job_records.stretch_of(past), "skipped", "overlap", ended_at)
-
-
-def _leave_to_planner(state: JobState, active: ActiveRun, ended_at: datetime, grace: timedelta) -> None:
-    if gate.decide(active.started_at, active, grace) is Decision.SKIP:
-        state.passed_until, state.passed_reason = ended_at - timedelta(microseconds=1), "overlap"
-    else:
-        state.blocked_since = active.started_at
+    if run.started_at is not None or run.group_since is not None:
+        overlap.settle(state, of_loop(run, ended_at), ended_at)

@@ -19,7 +19,8 @@ def plan(request: PlanInput) -> Plan:
     """Answers a ``PlanInput``; pure. Raises ``RuleError`` when the schedule is not accepted (any more).
 
     The occurrences later than ``after`` are cut into ``passed`` (during a pause), ``missed`` (too
-    late to run) and ``occurrences`` (due or future, at most ``limit``), in this order.
+    late to run), ``dropped`` (no room in the line) and ``occurrences`` (due or future, at most
+    ``limit``), in this order.
     """
     recurrence = compile_schedule(
         request.schedule,
@@ -34,7 +35,7 @@ def plan(request: PlanInput) -> Plan:
         return Plan(cursor=request.after, exhausted=True, tzdata=tzdata_version())
     spread = timedelta(seconds=recurrence.offset)
     cursor = request.after
-    passed = missed = None
+    passed = missed = dropped = None
     if request.passed_until is not None:
         passed = _stretch(recurrence, cursor, later(request.passed_until, -spread))
         cursor = cursor if passed is None else passed.last
@@ -42,11 +43,15 @@ def plan(request: PlanInput) -> Plan:
     if (missed_until := _missed_until(request, recurrence, held_up)) is not None:
         missed = _stretch(recurrence, cursor, missed_until)
         cursor = cursor if missed is None else missed.last
+    if request.queue and held_up is not None:
+        dropped = _stretch(recurrence, cursor, later(held_up, -_TICK))
+        cursor = cursor if dropped is None else dropped.last
     occurrences, exhausted = _occurrences(request, recurrence, cursor, held_up)
     return Plan(
         occurrences=occurrences,
         passed=passed,
         missed=missed,
+        dropped=dropped,
         cursor=cursor,
         exhausted=exhausted,
         tzdata=tzdata_version(),
@@ -63,20 +68,32 @@ def _stretch(recurrence: Recurrence, after: datetime, until: datetime) -> Stretc
 
 
 def _held_up(request: PlanInput, recurrence: Recurrence, cursor: datetime) -> datetime | None:
-    """The newest due occurrence, if it fell due while a run of another source held the job up."""
-    if request.blocked_since is None:
+    """The oldest due occurrence that waits because runs of the job held it up, and has room in the line."""
+    since = _nominal(request.blocked_since, recurrence)
+    if since is None:
         return None
-    newest = recurrence.last(later(request.now, -timedelta(seconds=recurrence.offset)))
-    if newest is None or newest <= cursor or recurrence.fires_at(newest) < request.blocked_since:
+    oldest = recurrence.last(later(request.now, -timedelta(seconds=recurrence.offset)))
+    if oldest is None or oldest <= cursor or oldest < since:
         return None
-    return newest
+    for _ in range(request.queue - 1):
+        older = recurrence.before(oldest)
+        if older is None or older <= cursor or older < since:
+            break
+        oldest = older
+    return oldest
+
+
+def _nominal(instant: datetime | None, recurrence: Recurrence) -> datetime | None:
+    """What fires at ``instant`` has this scheduled time."""
+    return None if instant is None else later(instant, -timedelta(seconds=recurrence.offset))
 
 
 def _missed_until(request: PlanInput, recurrence: Recurrence, held_up: datetime | None) -> datetime | None:
     """Occurrences up to this nominal instant do not run."""
     before = missed_before(request.catch_up, recurrence, request.now)
     if before is not None and held_up is not None:
-        before = min(before, held_up)
+        since = _nominal(request.blocked_since, recurrence) if request.queue else None
+        before = min(before, held_up if since is None else since)
     until = None if before is None else later(before, -_TICK)
     if request.late_until is None:
         return until
@@ -97,7 +114,14 @@ def _occurrences(
             recurrence.fires_at(found[n + 1]) if n + 1 < len(found) else None,
             once=recurrence.kind == "once",
         )
-        if scheduled_time == held_up and bound is not None:
+        waited = held_up is not None and scheduled_time >= held_up and fires_at <= request.now
+        if waited and request.queue:
+            bound = None
+        elif waited and bound is not None:
             bound = max(bound, later(request.now, max(request.catch_up.grace, _UNBLOCKED_GRACE)))
-        planned.append(PlannedOccurrence(scheduled_time=scheduled_time, fires_at=fires_at, not_after=bound))
+        planned.append(
+            PlannedOccurrence(
+                scheduled_time=scheduled_time, fires_at=fires_at, not_after=bound, waited=waited
+            )
+        )
     return planned, len(found) <= limit or len(planned) == request.remaining

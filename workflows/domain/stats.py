@@ -8,9 +8,10 @@ from workflows.contracts.records import Outcome, Stats
 
 
 def after_run(stats: Stats, outcome: Outcome, ended_at: datetime) -> Stats:
-    """Counts after an execution ended for good with ``outcome``; one that was cancelled did not fail."""
+    """Counts after an execution ended for good with ``outcome``; one that was stopped did not fail."""
     succeeded = outcome == "succeeded"
-    failures = 0 if succeeded else stats.consecutive_failures + (outcome != "cancelled")
+    stopped = outcome in ("cancelled", "replaced")
+    failures = 0 if succeeded else stats.consecutive_failures + (not stopped)
     return Stats(
         runs=stats.runs + 1,
         succeeded=stats.succeeded + succeeded,

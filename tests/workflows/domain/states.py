@@ -11,7 +11,7 @@ from workflows.contracts.definition import JobDefinition
 from workflows.contracts.job import JobState, ManualRun, RunState
 from workflows.contracts.planning import PlannedOccurrence
 from workflows.contracts.records import ExecutionRow
-from workflows.domain import job_state
+from workflows.domain import job_sources, job_state
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -61,12 +61,12 @@ def state(
 
 def begun(job: JobState) -> tuple[RunState, AttemptInput]:
     """The first planned occurrence is handed to a worker."""
-    job_state.begin_planned(job, job.plan[0])
+    job_sources.begin_planned(job, job.plan[0], job.plan[0].fires_at)
     return again(job)
 
 
 def begun_by_hand(job: JobState, minute: float, request: str = "now") -> tuple[RunState, AttemptInput]:
-    job_state.begin_manual(job, ManualRun(request=request, at=at(minute)))
+    job_sources.begin_manual(job, ManualRun(request=request, at=at(minute)))
     return again(job)
 
 

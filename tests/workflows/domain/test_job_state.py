@@ -29,7 +29,7 @@ from workflows.contracts.attempt import HeartbeatDetails, OwnBody
 from workflows.contracts.job import JobState, ManualRun, StopIntent
 from workflows.contracts.planning import Plan, Stretch
 from workflows.contracts.records import Pause
-from workflows.domain import job_changes, job_records, job_state
+from workflows.domain import job_changes, job_records, job_sources, job_state
 
 NO_STOP = StopIntent()
 IF_HELD = StopIntent(intent="if_held", reason="paused")
@@ -177,7 +177,7 @@ def test_a_held_run_that_was_stopped_is_decided_again() -> None:
 
 def test_a_manual_run_that_was_stopped_waits_first_in_line_with_its_body() -> None:
     job = state(triggers=[ManualRun(request="second", at=at(0.6))])
-    job_state.begin_manual(job, ManualRun(request="first", at=at(0.5), body=OwnBody(value=None)))
+    job_sources.begin_manual(job, ManualRun(request="first", at=at(0.5), body=OwnBody(value=None)))
     run, inp = again(job)
     job_state.stopped_unfired(job, run, inp, IF_HELD, at(0.7))
     assert [one.request for one in job.triggers] == ["first", "second"]
@@ -503,7 +503,7 @@ def test_a_clock_set_far_back_goes_on_from_now_and_serves_nothing_twice() -> Non
 
 def test_a_held_run_that_is_cancelled_is_neither_a_run_nor_a_failure() -> None:
     found = state()
-    job_state.begin_planned(found, found.plan[0])
+    job_sources.begin_planned(found, found.plan[0], found.plan[0].fires_at)
     assert found.run is not None
     asked = job_state.attempt_input(found, found.run)
     job_state.settle(found, found.run, asked, "cancelled", "asked", at(1))

@@ -1,0 +1,137 @@
+"""Where a job's next run comes from: the schedule, triggers, redrives and reruns, backfills.
+
+Each source gives the loop its run here and takes back one that was not served; time is an argument.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from workflows.contracts import names
+from workflows.contracts.attempt import Occurrence
+from workflows.contracts.job import SERVED_KEPT, BesideRun, JobState, ManualRun, QueuedRun, RunState
+from workflows.contracts.planning import PlannedOccurrence, Stretch
+from workflows.domain import job_records
+from workflows.domain.active import is_planned
+from workflows.domain.waiting import manual_occurrence
+
+
+def begin_planned(state: JobState, due: PlannedOccurrence, now: datetime) -> RunState:
+    """Take a planned occurrence; one that is later than its grace by no doing of ours is a catch-up."""
+    misfired = not due.waited and now - due.fires_at > state.definition.catch_up.grace
+    occurrence = Occurrence(
+        key=names.scheduled_key(state.tenant, state.ref, due.scheduled_time),
+        trigger="catch_up" if misfired else "schedule",
+        scheduled_time=due.scheduled_time,
+        fires_at=due.fires_at,
+    )
+    return _begin(state, occurrence, not_after=due.not_after)
+
+
+def begin_manual(state: JobState, manual: ManualRun) -> RunState:
+    return _begin(state, manual_occurrence(state, manual), forced=manual.forced)
+
+
+def begin_redrive(state: JobState, queued: QueuedRun) -> RunState:
+    return _begin(
+        state,
+        queued.occurrence,
+        fires_at=queued.at,
+        attempt=queued.attempt,
+        first_attempt=queued.attempt,
+        story=queued.story,
+        forced=queued.forced,
+    )
+
+
+def _begin(state: JobState, occurrence: Occurrence, **fields: Any) -> RunState:
+    state.run_number += 1
+    state.turns += 1
+    run = RunState.model_validate(
+        {
+            "occurrence": occurrence,
+            "fires_at": occurrence.fires_at,
+            "run_number": state.run_number,
+            **fields,
+        }
+    )
+    state.run = run
+    return run
+
+
+def put_back(state: JobState, run: RunState, now: datetime) -> None:
+    """The run was not served: its source decides about it again.
+
+    An occurrence that an edit went past meanwhile has no instant to wait for any more, and is recorded.
+    """
+    state.run = None
+    occurrence = run.occurrence
+    at = occurrence.scheduled_time
+    if occurrence.trigger == "manual":
+        request = names.suffix_of(occurrence.key)
+        manual = ManualRun(request=request, at=occurrence.fires_at, body=occurrence.body, forced=run.forced)
+        state.triggers.insert(0, manual)
+    elif occurrence.trigger in ("redrive", "rerun"):
+        queued = QueuedRun(
+            occurrence=occurrence,
+            attempt=run.attempt,
+            story=run.story,
+            at=run.fires_at,
+            forced=run.forced,
+        )
+        state.redrives.insert(0, queued)
+    elif is_planned(occurrence.trigger) and at <= state.cursor:
+        state.scheduled_runs -= 1
+        job_records.record_stretch(state, Stretch(count=1, first=at, last=at), "missed", "edited", now)
+
+
+def mark_served(state: JobState, scheduled_time: datetime) -> None:
+    """Move the cursor: this occurrence of the schedule has its run, whatever becomes of it."""
+    if state.cursor >= scheduled_time:
+        return
+    state.cursor = scheduled_time
+    state.served = [*state.served[1 - SERVED_KEPT :], scheduled_time]
+    state.scheduled_runs += 1
+    state.plan = [due for due in state.plan if due.scheduled_time > scheduled_time]
+
+
+# -- runs beside the loop --------------------------------------------------------------------------
+
+
+def alone(state: JobState) -> JobState:
+    """The state of a workflow of its own for one run beside the job's loop; its run is yet to begin."""
+    return JobState(
+        tenant=state.tenant,
+        job=state.job,
+        ref=state.ref,
+        generation=state.generation,
+        definition=state.definition,
+        revision=state.revision,
+        created_at=state.created_at,
+        updated_at=state.updated_at,
+        cursor=state.cursor,
+        plan_exhausted=True,
+        hints=state.hints,
+        tzdata=state.tzdata,
+    )
+
+
+def set_beside(run: RunState) -> None:
+    """Make a run just begun one beside the loop: its records say nothing of the job's progress."""
+    run.run_number = 0
+
+
+def beside_row(state: JobState, run: RunState) -> BesideRun:
+    return BesideRun(
+        key=run.occurrence.key,
+        scheduled_time=run.occurrence.scheduled_time,
+        fires_at=run.fires_at,
+        trigger=run.occurrence.trigger,
+        outcome="scheduled",
+        seq=0,
+        revision=state.revision,
+        forced=run.forced,
+        name=names.run_name(run.occurrence.key, run.first_attempt),
+        backfill=run.backfill,
+    )

@@ -1,0 +1,109 @@
+"""What fell due while a run was active: skipped, or kept in line (semantics.md, Concurrency policy).
+
+Nothing wakes for it: it is counted when the run ends, which gives the same as counting at each instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from workflows.contracts.definition import Concurrency
+from workflows.contracts.job import JobState
+from workflows.domain import job_records
+from workflows.domain.gate import ActiveRun
+
+_TICK = timedelta(microseconds=1)
+
+
+def room(concurrency: Concurrency) -> int:
+    """How many due occurrences may wait: none under ``forbid``, under ``replace`` the newest."""
+    if concurrency.policy == "forbid":
+        return 0
+    return 1 if concurrency.policy == "replace" else concurrency.max_queued
+
+
+def reason(concurrency: Concurrency) -> str:
+    """Why an occurrence is skipped that finds no room."""
+    return "queue_full" if concurrency.policy in ("queue", "allow") else "overlap"
+
+
+def settle(state: JobState, active: ActiveRun, ended_at: datetime) -> None:
+    """A run has ended: decide about everything that fell due before ``ended_at``."""
+    if state.definition.concurrency.policy == "forbid":
+        _skip(state, active, ended_at)
+    else:
+        line_up(state, active.started_at, ended_at)
+
+
+def line_up(state: JobState, since: datetime, now: datetime) -> None:
+    """Keep in line what fell due before ``now`` and waits, since ``since``, by the job's own doing.
+
+    It cannot come too late. Where there is no room for all, the oldest are skipped.
+    """
+    if not state.plan:
+        if not state.plan_exhausted:  # dropped meanwhile: the planner knows what fell due
+            state.blocked_since = state.blocked_since or since
+        return
+    due = len([one for one in state.plan if one.fires_at < now])
+    if due == 0:
+        state.blocked_since = None
+        return
+    state.blocked_since = state.blocked_since or since
+    if due == len(state.plan) and not state.plan_exhausted:  # more may lie behind this batch
+        state.plan = []
+        return
+    concurrency = state.definition.concurrency
+    full = max(due - room(concurrency), 0)
+    dropped, waiting, ahead = state.plan[:full], state.plan[full:due], state.plan[due:]
+    state.plan = [*(one.model_copy(update={"not_after": None, "waited": True}) for one in waiting), *ahead]
+    if dropped:
+        state.cursor = max(state.cursor, dropped[-1].scheduled_time)
+        stretch = job_records.stretch_of(dropped)
+        job_records.record_stretch(state, stretch, "skipped", reason(concurrency), now)
+
+
+def _skip(state: JobState, active: ActiveRun, ended_at: datetime) -> None:
+    """Under ``forbid``; what the run merely held up stays in the plan."""
+    grace = state.definition.catch_up.grace
+    if not state.plan:
+        if not state.plan_exhausted:  # dropped meanwhile: the planner knows what fell due
+            _leave_to_planner(state, active, ended_at, grace)
+        return
+    if state.plan[0].fires_at >= ended_at:
+        return
+    skipped = 0
+    while skipped < len(state.plan) and active.swallows(state.plan[skipped].fires_at, grace):
+        skipped += 1
+    if skipped == 0:
+        state.blocked_since = active.started_at
+    elif skipped == len(state.plan):  # more may lie behind this batch: the planner counts them all
+        state.plan, state.plan_exhausted = [], False
+        _leave_to_planner(state, active, ended_at, grace)
+    else:
+        past, state.plan = state.plan[:skipped], state.plan[skipped:]
+        state.cursor = max(state.cursor, past[-1].scheduled_time)
+        job_records.record_stretch(state, job_records.stretch_of(past), "skipped", "overlap", ended_at)
+
+
+def _leave_to_planner(state: JobState, active: ActiveRun, ended_at: datetime, grace: timedelta) -> None:
+    if active.swallows(active.started_at, grace):
+        state.passed_until, state.passed_reason = ended_at - _TICK, "overlap"
+    else:
+        state.blocked_since = active.started_at
+
+
+def skip_first(state: JobState, now: datetime) -> None:
+    """The next occurrence is due while a run that swallows it is active beside the loop."""
+    due, state.plan = state.plan[0], state.plan[1:]
+    state.cursor = max(state.cursor, due.scheduled_time)
+    job_records.record_stretch(state, job_records.stretch_of([due]), "skipped", "overlap", now)
+
+
+def wait_for(state: JobState, active: Sequence[ActiveRun], now: datetime) -> None:
+    """What is due waits for runs beside the loop."""
+    if state.definition.concurrency.policy == "forbid" and state.plan:
+        first = state.plan[0].model_copy(update={"not_after": None, "waited": True})
+        state.plan = [first, *state.plan[1:]]
+    elif active:
+        line_up(state, min(run.started_at for run in active), now + _TICK)

@@ -1,0 +1,137 @@
+"""The plan of a job, and what of it falls due while a run is active (``allow`` and ``replace``).
+
+Not a workflow itself. ``forbid`` and ``queue`` settle at a run's end what fell due meanwhile, so only the
+other two need a timer beside a run.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError
+
+with workflow.unsafe.imports_passed_through():
+    from workflows.attempt import AttemptCall
+    from workflows.contracts import failures, names
+    from workflows.contracts.base import rfc3339
+    from workflows.contracts.job import RunState
+    from workflows.contracts.planning import Plan, PlannedOccurrence
+    from workflows.contracts.records import Pause
+    from workflows.domain import active, gate, job_changes, job_sources, job_state
+    from workflows.domain.gate import Decision
+    from workflows.requested import ASK_AFTER_BESIDE, Requested
+
+
+class Planned(Requested):
+    async def _plan(self) -> bool:
+        """Ask the planner; False if it did not answer."""
+        state, seen = self.state, self._changes
+        asked = job_state.plan_input(state, workflow.now())
+        try:
+            plan = await workflow.execute_local_activity(
+                names.PLAN_ACTIVITY,
+                asked,
+                result_type=Plan,
+                start_to_close_timeout=timedelta(seconds=10),
+                retry_policy=RetryPolicy(maximum_attempts=3),
+            )
+        except ActivityError as failure:
+            if self._changes == seen:
+                self._pause_if_broken(failure.cause)
+            return False
+        if self._changes != seen:
+            return True
+        job_state.adopt(state, plan, asked.now)
+        if self._row_lacks_plan:
+            self._row_lacks_plan = False
+            if state.plan:
+                self._publish()
+        return True
+
+    def _pause_if_broken(self, cause: BaseException | None) -> None:
+        """A schedule that broke after it was accepted (its zone vanished) pauses the job, loudly."""
+        if isinstance(cause, ApplicationError) and cause.type == failures.RULE_BROKEN:
+            reason = f"the schedule cannot be planned any more: {cause.message}"
+            self.state.pause = Pause(since=workflow.now(), reason=reason, by="carillon")
+            self._publish()
+
+    # -- beside an active run ----------------------------------------------------------------------
+
+    async def _while_calling(self, call: AttemptCall) -> None:
+        """Until the attempt has come back: start beside it, or stop it for, what falls due."""
+        while not call.is_done():
+            seen, due = self._changes, await self._due_beside(call)
+            if call.is_done():
+                return
+            if due is None or due.fires_at > workflow.now():
+                await self._until_done(call, None if due is None else due.fires_at, seen)
+            elif not await self._fell_due(due) and await self._until_done(
+                call, workflow.now() + ASK_AFTER_BESIDE, seen
+            ):
+                await self._forget_gone()
+
+    async def _until_done(self, call: AttemptCall, until: datetime | None, seen: int) -> bool:
+        """Wait for the attempt or a change; True if ``until`` came first."""
+        timeout = None if until is None else max(until - workflow.now(), timedelta(milliseconds=1))
+        try:
+            await workflow.wait_condition(
+                lambda: call.is_done() or self._changes != seen,
+                timeout=timeout,
+                timeout_summary=None if until is None else f"until {rfc3339(until)}",
+            )
+        except TimeoutError:
+            return True
+        return False
+
+    async def _until_attempt(self, run: RunState, wake: datetime) -> None:
+        """A run that waits for its retry is active as well."""
+        due = await self._due_beside(None)
+        if self.state.run is not run:
+            return
+        if due is None or due.fires_at >= wake:
+            await self._wait(wake)
+        elif due.fires_at > workflow.now():
+            await self._wait(due.fires_at)
+        elif not await self._fell_due(due):
+            await self._wait(wake)
+
+    async def _due_beside(self, call: AttemptCall | None) -> PlannedOccurrence | None:
+        """The occurrence that may have to run beside the active run, or instead of it."""
+        state = self.state
+        if state.definition.concurrency.policy not in ("allow", "replace"):
+            return None
+        if state.pause is not None or state.deleted or (call is not None and call.is_stopped):
+            return None
+        if not state.plan and not state.plan_exhausted:
+            await self._plan()
+        run = state.run
+        return next(
+            (one for one in state.plan if run is None or one.scheduled_time != run.occurrence.scheduled_time),
+            None,
+        )
+
+    async def _fell_due(self, due: PlannedOccurrence) -> bool:
+        """Decide about an occurrence that is due beside an active run; False: it waits for its end."""
+        state, now = self.state, workflow.now()
+        if due.scheduled_time in state.skips:
+            job_changes.skip_asked(state, due, now)
+            return True
+        definition = state.definition
+        around = active.runs(state, now)
+        decision = gate.decide(definition.concurrency, due.fires_at, around, definition.catch_up.grace)
+        if decision is Decision.REPLACE:
+            await self._replace_active()
+        elif decision is Decision.BESIDE:
+            return await self._start_beside(due)
+        return decision is Decision.REPLACE
+
+    async def _start_beside(self, due: PlannedOccurrence) -> bool:
+        state = self.state
+        aside = job_sources.alone(state)
+        job_sources.begin_planned(aside, due, workflow.now())
+        if not await self._run_beside(aside):
+            return False
+        job_sources.mark_served(state, due.scheduled_time)
+        return True

@@ -1,0 +1,233 @@
+"""Runs that somebody asks for: triggers, redrives and reruns; and runs beside the loop.
+
+Not a workflow itself. A run asked for goes through the gate of its job unless it is forced.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
+
+with workflow.unsafe.imports_passed_through():
+    from workflows.changing import Changing, refusal
+    from workflows.contracts import failures, names
+    from workflows.contracts.job import (
+        RECENT_REQUESTS,
+        AnsweredRequest,
+        BesideRun,
+        JobState,
+        ManualRun,
+        QueuedRun,
+        RedriveRequest,
+        RunEnded,
+        StopIntent,
+        Triggered,
+        TriggerRequest,
+    )
+    from workflows.contracts.records import ExecutionRow
+    from workflows.domain import active, gate, history, job_changes, job_sources
+    from workflows.domain.gate import Decision
+    from workflows.domain.waiting import waiting_rows
+
+TRIGGERS_MAX = 100
+REDRIVES_MAX = 100
+START_WITHIN = timedelta(seconds=5)
+ASK_AFTER_BESIDE = timedelta(minutes=1)
+"""How long runs beside the loop may hold up another before the job asks whether they are alive."""
+
+
+class Requested(Changing):
+    @workflow.update(name=names.UPDATE_TRIGGER)
+    async def trigger(self, request: TriggerRequest) -> Triggered:
+        """Run once, now, before anything that is only held. A repeated request changes nothing."""
+        state, at = self.state, self._accepted_at(request.actor)
+        row = ExecutionRow(
+            key=names.manual_key(state.tenant, state.ref, request.request),
+            scheduled_time=at,
+            fires_at=at,
+            trigger="manual",
+            outcome="scheduled",
+            seq=0,
+            revision=state.revision,
+        )
+        if (known := self._known(request)) is not None:
+            first = known.at or at
+            repeated = row.model_copy(update={"scheduled_time": first, "fires_at": first})
+            return Triggered(execution=repeated, repeated=True)
+        manual = ManualRun(
+            request=request.request, at=at, by=request.actor.by, body=request.body, forced=request.force
+        )
+        decision = self._admitted(forced=request.force)
+        job_changes.remember_request(state, manual)
+        if decision is Decision.BESIDE:
+            aside = job_sources.alone(state)
+            job_sources.begin_manual(aside, manual)
+            if not await self._run_beside(aside):
+                state.requests = [known for known in state.requests if known.id != manual.request]
+                raise _not_started()
+            return Triggered(execution=row)
+        state.triggers.append(manual)
+        self._changes += 1
+        await self._make_way(decision)
+        return Triggered(execution=row)
+
+    @workflow.update(name=names.UPDATE_REDRIVE)
+    async def redrive(self, request: RedriveRequest) -> Triggered:
+        """Run an occurrence again; one that is under way already is answered and not doubled."""
+        state, at = self.state, self._accepted_at(request.actor)
+        queued = QueuedRun(
+            occurrence=request.occurrence,
+            attempt=request.attempt,
+            story=request.story,
+            by=request.actor.by,
+            at=at,
+            forced=request.force,
+        )
+        row = _row_of(queued, state.revision)
+        if self._is_alive(row.key) or row.key in state.reruns:
+            return Triggered(execution=row, repeated=True)
+        decision = self._admitted(forced=request.force)
+        if request.occurrence.trigger == "rerun":
+            state.reruns = [*state.reruns[1 - RECENT_REQUESTS :], row.key]
+        if decision is Decision.BESIDE:
+            aside = job_sources.alone(state)
+            job_sources.begin_redrive(aside, queued)
+            if not await self._run_beside(aside):
+                state.reruns = [key for key in state.reruns if key != row.key]
+                raise _not_started()
+            return Triggered(execution=row)
+        state.redrives.append(queued)
+        self._changes += 1
+        await self._make_way(Decision.WAIT if decision is Decision.REPLACE else decision)
+        return Triggered(execution=row)
+
+    @trigger.validator
+    def _check_trigger(self, request: TriggerRequest) -> None:
+        self._refuse_deleted()
+        state, now = self.state, workflow.now()
+        if self._known(request) is not None:
+            return
+        if len(state.triggers) + len(state.beside) >= TRIGGERS_MAX:
+            raise refusal(failures.TOO_MANY_TRIGGERS, f"{TRIGGERS_MAX} manual runs wait or run already")
+        if request.force or state.definition.concurrency.policy != "forbid":
+            return
+        if (key := job_changes.active_key(state, now)) is not None:
+            raise refusal(failures.RUN_ACTIVE, key)
+
+    @redrive.validator
+    def _check_redrive(self, request: RedriveRequest) -> None:
+        self._refuse_deleted()
+        if len(self.state.redrives) >= REDRIVES_MAX and not self._is_alive(request.occurrence.key):
+            raise refusal(failures.TOO_MANY_TRIGGERS, f"{REDRIVES_MAX} redrives wait already")
+
+    def _known(self, request: TriggerRequest) -> AnsweredRequest | None:
+        return next((known for known in self.state.requests if known.id == request.request), None)
+
+    def _is_alive(self, key: str) -> bool:
+        state = self.state
+        alive = {row.key for row in (*waiting_rows(state), *state.beside)}
+        return key in alive or (state.run is not None and state.run.occurrence.key == key)
+
+    # -- the gate ----------------------------------------------------------------------------------
+
+    def _admitted(self, *, forced: bool) -> Decision:
+        state, now = self.state, workflow.now()
+        if forced and job_changes.active_key(state, now) is not None:
+            return Decision.BESIDE
+        return gate.admit(state.definition.concurrency, active.runs(state, now))
+
+    async def _make_way(self, decision: Decision) -> None:
+        """A run was asked for: what is only held is put back, what it replaces is stopped."""
+        state, now = self.state, workflow.now()
+        if state.run is not None and active.is_held(state.run, now):
+            if self._call is not None:
+                self._call.stop("if_held", "triggered")
+            else:
+                stop = StopIntent(intent="if_held", reason="triggered")
+                job_changes.stop_waiting(state, state.run, stop, now)
+        elif decision is Decision.REPLACE:
+            await self._replace_active()
+
+    async def _replace_active(self) -> None:
+        """Stop what is active, wherever it is; its end is told by itself."""
+        state = self.state
+        if self._call is not None:
+            self._call.stop("now", history.REPLACED)
+        elif state.run is not None:
+            job_changes.replace(state, state.run, workflow.now())
+            self._changes += 1
+        for row in [row for row in state.beside if not row.forced]:
+            await self._stop_beside(row, history.REPLACED)
+
+    # -- runs beside the loop ----------------------------------------------------------------------
+
+    async def _run_beside(self, aside: JobState) -> bool:
+        """A workflow of its own does the run of ``aside``; the job hears of its end by a signal.
+
+        False: it could not be started, and nothing has changed.
+        """
+        state, run = self.state, aside.run
+        assert run is not None
+        job_sources.set_beside(run)
+        row = job_sources.beside_row(state, run)
+        state.beside = [*state.beside, row]
+        try:
+            await workflow.execute_local_activity(
+                names.START_RUN_ACTIVITY,
+                aside,
+                start_to_close_timeout=START_WITHIN,
+                retry_policy=RetryPolicy(maximum_attempts=3),
+            )
+        except ActivityError:
+            state.beside = [known for known in state.beside if known.key != row.key]
+            return False
+        return True
+
+    @workflow.signal(name=names.SIGNAL_ENDED)
+    def ended(self, end: RunEnded) -> None:
+        """A run beside the loop tells how it ended."""
+        row = next((row for row in self.state.beside if row.key == end.last_run.key), None)
+        job_changes.ended_beside(self.state, end)
+        if row is not None and not row.forced:
+            self._changes += 1  # somebody may wait for its place
+
+    async def _forget_gone(self) -> None:
+        """Ask after runs that hold back another; one that was terminated will never tell its end."""
+        rows = [row for row in self.state.beside if not row.forced]
+        try:
+            alive = await workflow.execute_activity(
+                names.RUNS_ALIVE_ACTIVITY,
+                [names.run_workflow_id(self.state.tenant, self.state.ref, _name_of(row)) for row in rows],
+                result_type=list[bool],
+                start_to_close_timeout=START_WITHIN,
+                retry_policy=RetryPolicy(maximum_attempts=3),
+            )
+        except ActivityError:
+            return
+        for row, lives in zip(rows, alive, strict=True):
+            if not lives:
+                job_changes.lost_beside(self.state, row, workflow.now())
+
+
+def _name_of(row: BesideRun) -> str:
+    return row.name or names.suffix_of(row.key)
+
+
+def _row_of(queued: QueuedRun, revision: int) -> ExecutionRow:
+    occurrence = queued.occurrence
+    return ExecutionRow(
+        key=occurrence.key,
+        scheduled_time=occurrence.scheduled_time,
+        fires_at=occurrence.fires_at,
+        trigger=occurrence.trigger,
+        outcome="scheduled",
+        seq=0,
+        revision=revision,
+    )
+
+
+def _not_started() -> Exception:
+    return refusal(failures.JOB_BUSY, "the run could not be started; ask again")
