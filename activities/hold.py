@@ -16,7 +16,7 @@ from temporalio import activity
 from activities.clock import AHEAD_LIMIT, sleep_until
 from activities.fence import START_COUNTS_FOR, Passed
 from activities.targets.delivery import Answer, Delivery
-from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDetails
+from workflows.contracts.attempt import NATIVE_RETRY, AttemptInput, AttemptReport, HeartbeatDetails
 from workflows.contracts.base import rfc3339
 from workflows.contracts.names import execution_id
 from workflows.domain import history
@@ -83,17 +83,31 @@ class Hold:
         inp, kept = self.inp, self._info.heartbeat_details
         self.deliveries, self.reaps = inp.deliveries, inp.reaps
         self.started_at, self.lateness_ms = inp.first_started_at, inp.first_lateness_ms
-        if self._info.attempt == 1 or not kept:
+        if self._info.attempt == 1:
             return
-        lost = HeartbeatDetails.model_validate(kept[0])
-        self.deliveries = max(self.deliveries, lost.deliveries)
-        self.reaps = max(self.reaps, lost.reaps)
-        self.started_at = self.started_at or lost.started_at
-        if self.lateness_ms is None:
-            self.lateness_ms = lost.lateness_ms
-        if lost.phase == "fired" and lost.native_attempt == self._info.attempt - 1:
-            self.reaps += 1
-            self._places.telemetry.reaped()
+        lost = HeartbeatDetails.model_validate(kept[0]) if kept else None
+        if lost is not None:
+            self.deliveries = max(self.deliveries, lost.deliveries)
+            self.reaps = max(self.reaps, lost.reaps)
+            self.started_at = self.started_at or lost.started_at
+            if self.lateness_ms is None:
+                self.lateness_ms = lost.lateness_ms
+        if self._may_have_fired_in_silence(lost):
+            self.deliveries += 1
+        elif lost is None or lost.phase != "fired" or lost.native_attempt != self._info.attempt - 1:
+            return
+        self.reaps += 1
+        self._places.telemetry.reaped()
+
+    def _may_have_fired_in_silence(self, lost: HeartbeatDetails | None) -> bool:
+        """The first holder needs no fence where its start is one, so it may die between its write and
+        its first word. Every later holder fences, and so says what it is about to do."""
+        if self._info.attempt != 2 or (lost is not None and lost.phase == "fired"):
+            return False
+        if lost is not None:
+            return lost.unfenced
+        lost_at = self._info.current_attempt_scheduled_time - NATIVE_RETRY
+        return lost_at - self._lease >= self.inp.fires_at - START_COUNTS_FOR
 
     # -- from outside ------------------------------------------------------------------------------
 
@@ -303,6 +317,8 @@ class Hold:
         if self._fenced is not None:
             spread = self._places.fences.spread(self._hold_time)
             return now - self._fenced <= (spread + START_COUNTS_FOR).total_seconds()
+        if self._info.attempt > 1:
+            return False
         since_start = (self._clock.now() - self._info.started_time).total_seconds()
         return max(now - self._begun, since_start) <= START_COUNTS_FOR.total_seconds()
 
@@ -343,6 +359,7 @@ class Hold:
             lateness_ms=self.lateness_ms,
             worker=self._places.worker,
             at=self._clock.now(),
+            unfenced=self._info.attempt == 1 and self._hold_time <= START_COUNTS_FOR,
         )
 
     # -- what is sent and what is reported ---------------------------------------------------------

@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.common import Priority, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, CancelledError, TimeoutError
 
-from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDetails
+from workflows.contracts.attempt import NATIVE_RETRY, AttemptInput, AttemptReport, HeartbeatDetails
 from workflows.contracts.base import rfc3339
 from workflows.contracts.failures import ATTEMPT_FAILED
 from workflows.contracts.job import FiredSignal, StopIntent
@@ -19,7 +19,6 @@ from workflows.contracts.names import ATTEMPT_ACTIVITY, DUE_QUEUE, MAIN_QUEUE
 HELD_LEASES = 10
 """Leases that may be lost while a run is only held; they are no reaps, but they end somewhere."""
 BACKSTOP = timedelta(hours=1)
-NATIVE_RETRY = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)

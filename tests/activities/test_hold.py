@@ -10,7 +10,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.fence import START_COUNTS_FOR, Passed
 from tests.activities.virtual import NOON, SECOND, Skew, VirtualClock, Worker, attempt
-from workflows.contracts.attempt import AttemptReport, HeartbeatDetails
+from workflows.contracts.attempt import NATIVE_RETRY, AttemptReport, HeartbeatDetails
 from workflows.contracts.names import execution_id
 from workflows.domain.look_ahead import fraction
 
@@ -204,6 +204,42 @@ async def test_only_a_lease_lost_by_the_previous_holder_while_it_fired_is_a_reap
     assert (report.reaps, report.deliveries) == (reaps, deliveries + 1)
     assert worker.target.written[0][2].delivery == deliveries + 1
     assert worker.target.written[0][2].execution_id.endswith(":1")
+
+
+LEASE = attempt().definition.heartbeat_timeout
+
+SILENT: dict[str, tuple[int, HeartbeatDetails | None, float, int]] = {
+    "began when it was due": (2, None, 0, 1),
+    "began so shortly before that it needed no fence": (2, None, -2, 1),
+    "began earlier, and would have said that it fires": (2, None, -2.5, 0),
+    "was held, without need of a fence": (2, left("held", unfenced=True), -1.5, 1),
+    "was held for longer": (2, left("held"), -10, 0),
+    "said that it fired": (2, left("fired", deliveries=1), 0, 1),
+    "was not the first, and so fences": (3, left("held"), 0, 0),
+    "was not the first, and the first was silent too": (3, None, 0, 0),
+}
+
+
+@pytest.mark.parametrize(("native", "lost", "began", "sent"), SILENT.values(), ids=SILENT)
+async def test_a_holder_that_may_have_died_between_its_write_and_its_first_word_counts(
+    native: int, lost: HeartbeatDetails | None, began: float, sent: int
+) -> None:
+    """``began``: of the lost holder, in seconds after the instant. Its delivery had a number, and so must
+    the next one have another; a job that kills its workers at once would never run out of leases."""
+    inp = attempt(-20)
+    given_again = inp.fires_at + SECOND * began + LEASE + NATIVE_RETRY
+    worker = Worker(inp, native_attempt=native, left=lost, given_again=given_again)
+    report = await worker.report()
+    assert (report.reaps, report.deliveries) == (sent, sent + 1)
+    assert len(worker.fences.asked) == 1, "whoever comes second says so before it fires"
+
+
+@pytest.mark.parametrize(("hold", "unfenced"), [(1.8, True), (10, False)])
+async def test_who_holds_says_whether_a_fence_will_follow(hold: float, unfenced: bool) -> None:
+    worker = Worker(attempt(hold, definition={"heartbeat_timeout": 3}))
+    await worker.report()
+    held = [beat for beat in worker.beats if beat.phase == "held"]
+    assert {beat.unfenced for beat in held} == {unfenced}
 
 
 async def test_reaps_of_earlier_activities_of_the_same_execution_count_on() -> None:

@@ -151,9 +151,11 @@ class Worker:
         fences: Sequence[Passed] = (),
         native_attempt: int = 1,
         left: HeartbeatDetails | None = None,
+        given_again: datetime | None = None,
         server_behind: float | None = None,
     ) -> None:
-        """``left``: what a lost holder left. ``server_behind``: seconds, as was measured before."""
+        """``left``: what a lost holder left. ``given_again``: when the server was ready to give the attempt
+        to this holder, after the other's. ``server_behind``: seconds, as was measured before."""
         self.inp = inp
         self.clock = clock or VirtualClock()
         self.fences = ScriptedFences(self.clock, fences)
@@ -184,6 +186,10 @@ class Worker:
             started_time=self.clock.true_now() - SECOND * (server_behind or 0.0),
             heartbeat_details=[] if left is None else [left.model_dump(mode="json")],
         )
+        if given_again is not None:
+            self.environment.info = dataclasses.replace(
+                self.environment.info, current_attempt_scheduled_time=given_again
+            )
         self.beats: list[HeartbeatDetails] = []
         self.environment.on_heartbeat = self.beats.append
 

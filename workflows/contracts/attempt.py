@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Literal
 
 from workflows.contracts.base import Contract, Instant
@@ -9,6 +10,9 @@ from workflows.contracts.definition import JobDefinition
 from workflows.contracts.incident import IncidentWord
 from workflows.contracts.planning import TenantHints
 from workflows.contracts.records import Record, Stats, Trigger
+
+NATIVE_RETRY = timedelta(seconds=1)
+"""Between a lost lease and the next holder."""
 
 
 class OwnBody(Contract):
@@ -83,6 +87,8 @@ class HeartbeatDetails(Contract):
     lateness_ms: int | None = None
     worker: str = ""
     at: Instant
+    unfenced: bool = False
+    """This holder may fire without a word before: its start counts as its fence."""
 
 
 class AttemptReport(Contract):
