@@ -1,0 +1,120 @@
+"""The processes of an installation, to be killed, frozen and locked out, and what is known of its jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+import httpx
+
+from tests.faults.ledger import Account, Row, epoch
+from tests.faults.receiver import Receiver
+from tests.processes.conftest import Installation
+
+LEASE = 3
+"""Seconds; the least that a job may ask for."""
+PARTS = {"worker": "carillon worker", "api": "carillon api", "server": "server start-dev"}
+
+
+def pids(installation: Installation, part: str) -> list[int]:
+    """The processes of one of ``PARTS``, in no order."""
+    assert installation.up is not None
+    return [pid for pid, command in installation.up.children().items() if PARTS[part] in command]
+
+
+def kill(installation: Installation, part: str, number: signal.Signals = signal.SIGKILL) -> int:
+    """How many processes of this part there were to kill."""
+    found = pids(installation, part)
+    for pid in found:
+        send(pid, number)
+    return len(found)
+
+
+def send(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+async def until_started(installation: Installation, part: str, *, other_than: Sequence[int] = (),
+                        count: int = 1, within: float = 30) -> list[int]:  # fmt: skip
+    async with asyncio.timeout(within):
+        while len(found := [pid for pid in pids(installation, part) if pid not in other_than]) < count:
+            await asyncio.sleep(0.05)
+    return found
+
+
+@contextmanager
+def database_locked(installation: Installation) -> Iterator[None]:
+    """Nobody else reads or writes a row meanwhile."""
+    lock = sqlite3.connect(installation.data_dir / "carillon.db", isolation_level=None, timeout=30)
+    try:
+        lock.execute("BEGIN EXCLUSIVE")
+        yield
+        lock.execute("ROLLBACK")
+    finally:
+        lock.close()
+
+
+@asynccontextmanager
+async def frozen(*stopped: int) -> AsyncIterator[None]:
+    for pid in stopped:
+        send(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in stopped:
+            send(pid, signal.SIGCONT)
+
+
+async def ask(installation: Installation, method: str, path: str, within: float = 60,
+              **options: Any) -> httpx.Response:  # fmt: skip
+    """A call that is made again until it is answered by somebody who can: 503 and a broken connection
+    pass. Give a change an ``Idempotency-Key`` where the second time would not be the first."""
+    end = time.monotonic() + within
+    while True:
+        try:
+            answer = await installation.api.request(method, path, **options)
+        except httpx.TransportError:
+            answer = None
+        if answer is not None and answer.status_code not in (429, 503):
+            return answer
+        assert time.monotonic() < end, f"{method} {path}: {answer and answer.text}"
+        await asyncio.sleep(0.3)
+
+
+async def rows_of(installation: Installation, job: str) -> list[Row]:
+    rows: list[Row] = []
+    cursor = None
+    while True:
+        query = {"limit": 200} | ({"cursor": cursor} if cursor else {})
+        answer = await ask(installation, "GET", f"/jobs/{job}/executions", params=query)
+        assert answer.status_code == 200, answer.text
+        page = answer.json()
+        rows += [Row.of(item) for item in page["items"]]
+        if (cursor := page["next_cursor"]) is None:
+            return rows
+
+
+def planned(anchor: float, every: int, until: float) -> list[float]:
+    """Each instant of an interval before ``until``, its anchor first."""
+    return [anchor + every * number for number in range(max(0, int((until - anchor) // every) + 1))]
+
+
+async def account_of(installation: Installation, receiver: Receiver, job: str,
+                     instants: Sequence[float]) -> Account:  # fmt: skip
+    return Account(job, instants, receiver.at(job), await rows_of(installation, job))
+
+
+def soon(seconds: int) -> str:
+    """The whole second that begins in ``seconds`` or up to one more."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1 + seconds))
+
+
+def instant_of(text: str) -> float:
+    return epoch(text)

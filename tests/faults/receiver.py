@@ -1,0 +1,139 @@
+"""An HTTP receiver that logs when each request began and how it ended, and misbehaves where it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Self
+
+from aiohttp import web
+
+from tests.faults.ledger import Visit
+
+OK = 200
+
+
+class Caller:
+    """One request, for whoever decides what becomes of it."""
+
+    def __init__(self, request: web.Request, visit: Visit, number: int) -> None:
+        self.request = request
+        self.visit = visit
+        self.number = number
+        """How many came to this job before it."""
+
+    def answer(self, status: int = OK, **headers: str) -> web.Response:
+        """To be returned; the visit ends here, before the client can know."""
+        self._ended(status)
+        return web.Response(
+            status=status, text="ok", headers={name.replace("_", "-"): text for name, text in headers.items()}
+        )
+
+    async def answer_now(self, status: int = OK) -> web.Response:
+        """The whole answer is on its way when this returns."""
+        response = self.answer(status)
+        await response.prepare(self.request)
+        await response.write_eof()
+        return response
+
+    def reset(self) -> web.Response:
+        """The request was processed, and the connection goes without an answer."""
+        self._ended(None)
+        if self.request.transport is not None:
+            self.request.transport.abort()
+        return web.Response()
+
+    async def drip(self, interval: float = 0.2) -> web.StreamResponse:
+        """A success whose body never ends."""
+        response = web.StreamResponse(headers={"content-length": "1000000"})
+        await response.prepare(self.request)
+        while True:
+            await response.write(b".")
+            await asyncio.sleep(interval)
+
+    async def hang(self) -> web.StreamResponse:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    def _ended(self, status: int | None) -> None:
+        if self.visit.end is None:
+            self.visit.end, self.visit.status = time.time(), status
+
+
+Manner = Callable[[Caller], Awaitable[web.StreamResponse]]
+
+
+async def answer_ok(caller: Caller) -> web.StreamResponse:
+    return caller.answer()
+
+
+@dataclass
+class Receiver:
+    """Jobs deliver to ``url(job)``."""
+
+    visits: list[Visit] = field(default_factory=list)
+    manners: dict[str, Manner] = field(default_factory=dict)
+    """By job; :func:`answer_ok` where there is none."""
+    port: int = 0
+    _runner: web.AppRunner | None = None
+    _moved: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def start(self) -> Self:
+        app = web.Application()
+        app.router.add_route("*", "/{job}", self._receive)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True, keepalive_timeout=30
+        )
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0, backlog=4096).start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def stop(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    def target(self, job: str) -> dict[str, str]:
+        return {"type": "http", "url": f"http://127.0.0.1:{self.port}/{job}"}
+
+    def at(self, job: str) -> list[Visit]:
+        return [visit for visit in self.visits if visit.job == job]
+
+    async def wait_for(self, job: str, count: int = 1, within: float = 30) -> list[Visit]:
+        """The visits of ``job`` once there are ``count`` of them."""
+        return await self.until(lambda: len(self.at(job)) >= count and self.at(job), within)
+
+    async def until(self, enough: Callable[[], list[Visit] | bool], within: float = 30) -> list[Visit]:
+        """What ``enough`` gives, as soon as it gives anything; asked whenever a visit begins or ends."""
+        async with asyncio.timeout(within), self._moved:
+            while not (found := enough()):
+                await self._moved.wait()
+        return found if isinstance(found, list) else []
+
+    async def _receive(self, request: web.Request) -> web.StreamResponse:
+        start, job = time.time(), request.match_info["job"]
+        await request.read()
+        headers = request.headers
+        visit = Visit(
+            job=job,
+            key=headers["idempotency-key"],
+            attempt=int(headers["carillon-attempt"]),
+            delivery=int(headers["carillon-delivery"]),
+            start=start,
+            execution_id=headers["carillon-execution-id"],
+        )
+        caller = Caller(request, visit, len(self.at(job)))
+        self.visits.append(visit)
+        await self._tell()
+        try:
+            return await self.manners.get(job, answer_ok)(caller)
+        finally:
+            if visit.end is None:  # the client has gone
+                visit.end = time.time()
+            await asyncio.shield(asyncio.ensure_future(self._tell()))
+
+    async def _tell(self) -> None:
+        async with self._moved:
+            self._moved.notify_all()

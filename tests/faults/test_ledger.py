@@ -1,0 +1,167 @@
+"""The ledger balances where all is well and says what is wrong where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.faults.ledger import Account, Row, Visit, balance
+
+ZERO = datetime(2026, 12, 1, 9, tzinfo=UTC).timestamp()
+
+
+def key(second: int) -> str:
+    return f"acme/j:2026-12-01T09:00:{second:02}Z"
+
+
+def visit(second: int, *, attempt: int = 1, delivery: int = 1, start: float | None = None,
+          lasts: float | None = 0.5, status: int | None = 200) -> Visit:  # fmt: skip
+    begun = ZERO + (second if start is None else start)
+    end = None if lasts is None else begun + lasts
+    return Visit("j", key(second), attempt, delivery, begun, end, status)
+
+
+def row(second: int, outcome: str = "succeeded", *attempts: tuple[int, int, str], last: int | None = None,
+        count: int = 1, reason: str | None = None) -> Row:  # fmt: skip
+    if outcome == "succeeded" and not attempts:
+        attempts = ((1, 1, "succeeded"),)
+    until = ZERO + (second if last is None else last)
+    return Row(key(second), ZERO + second, until, outcome, reason=reason, count=count, attempts=attempts)
+
+
+def account(planned: Sequence[int], visits: Sequence[Visit], rows: Sequence[Row]) -> Account:
+    return Account("j", [ZERO + second for second in planned], visits, rows)
+
+
+TWICE = ((1, 2, "succeeded"),)
+REPEATED = row(1, "succeeded", *TWICE)
+
+
+@pytest.mark.parametrize(
+    ("given", "counts"),
+    [
+        pytest.param(account([1, 2], [visit(1), visit(2)], [row(1), row(2)]), {}, id="plain"),
+        pytest.param(
+            account(
+                [1, 2, 3, 4],
+                [visit(1, lasts=2.5), visit(4)],
+                [row(1), row(2, "skipped", last=3, count=2), row(4)],
+            ),
+            {"skipped": 2},
+            id="stretch",
+        ),
+        pytest.param(
+            account([1], [visit(1, status=None), visit(1, delivery=2, start=3)], [REPEATED]),
+            {"again": 1},
+            id="delivered-again",
+        ),
+        pytest.param(
+            account(
+                [1],
+                [visit(1, status=500), visit(1, attempt=2, start=4)],
+                [row(1, "succeeded", (1, 1, "failed"), (2, 1, "succeeded"))],
+            ),
+            {"retries": 1},
+            id="retried",
+        ),
+        pytest.param(
+            account([1], [visit(1, delivery=3)], [row(1, "succeeded", (1, 3, "succeeded"))]),
+            {},
+            id="deliveries-that-never-arrived",
+        ),
+        pytest.param(
+            account([1], [visit(1, status=400)], [row(1, "dead_lettered", (1, 1, "failed"))]),
+            {"dead_lettered": 1},
+            id="dead-letter",
+        ),
+        pytest.param(
+            account([1, 2], [], [row(1, "missed", last=5, count=5)]),
+            {"missed": 5},
+            id="a-stretch-past-the-plan",
+        ),
+        pytest.param(
+            account([1], [visit(1), visit(2)], [row(1), row(2)]), {"deliveries": 2}, id="a-run-past-the-plan"
+        ),
+    ],
+)  # fmt: skip
+def test_it_balances(given: Account, counts: dict[str, int]) -> None:
+    found = balance([given])
+    assert found.findings == []
+    assert found.named == []
+    assert {name: getattr(found, name) for name in counts} == counts
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        pytest.param("lost", account([1, 2], [visit(1)], [row(1)]), id="no-row"),
+        pytest.param("lost", account([1], [], [row(1)]), id="a-success-that-never-arrived"),
+        pytest.param("lost", account([1], [visit(1, status=500)], [row(1)]), id="a-success-of-a-failure"),
+        pytest.param("lost", account([1], [visit(1)], [REPEATED]), id="another-delivery"),
+        pytest.param(
+            "lost", account([1, 2, 3], [], [row(1, "missed", last=3, count=2)]), id="a-stretch-counts-too-few"
+        ),
+        pytest.param(
+            "lost", account([1, 2, 4], [], [row(1, "missed", last=2, count=3), row(4, "missed")]),
+            id="a-stretch-counts-too-many",
+        ),
+        pytest.param("unrecorded", account([], [visit(1)], []), id="unrecorded"),
+        pytest.param("contradicted", account([1], [visit(1)], [row(1, "skipped")]), id="run-though-skipped"),
+        pytest.param("unfinished", account([1], [visit(1)], [row(1, "running")]), id="unfinished"),
+        pytest.param("early", account([1], [visit(1, start=0.9)], [row(1)]), id="early"),
+        pytest.param(
+            "unrecognisable",
+            account([1], [visit(1), visit(1, start=3)], [row(1)]),
+            id="the-same-delivery-twice",
+        ),
+        pytest.param(
+            "unrecognisable",
+            account([1], [visit(1, delivery=2), visit(1, start=3)], [REPEATED]),
+            id="a-delivery-that-came-back-from-the-dead",
+        ),
+        pytest.param(
+            "overlap", account([1, 2], [visit(1, lasts=1.5), visit(2)], [row(1), row(2)]), id="side-by-side"
+        ),
+        pytest.param(
+            "overlap", account([1, 2], [visit(1, lasts=None), visit(2)], [row(1), row(2)]), id="open-ended"
+        ),
+    ],
+)  # fmt: skip
+def test_it_does_not_balance(kind: str, given: Account) -> None:
+    assert kind in {finding.kind for finding in balance([given]).findings}
+
+
+@pytest.mark.parametrize(
+    ("second", "rows"),
+    [
+        pytest.param(visit(1, delivery=2, start=4), [REPEATED], id="by-its-redelivery"),
+        pytest.param(visit(5), [row(1, "succeeded", (1, 2, "succeeded")), row(5)], id="by-the-history"),
+        pytest.param(visit(5), [row(1, "dead_lettered", reason="leases_lost"), row(5)], id="by-its-end"),
+    ],
+)  # fmt: skip
+def test_an_overlap_with_a_delivery_whose_lease_was_lost_is_named(second: Visit, rows: list[Row]) -> None:
+    found = balance([account([1], [visit(1, lasts=9), second], rows)])
+    assert found.of_kind("overlap") == []
+    [name] = found.named
+    assert name.startswith(f"lease of delivery 1 lost: {key(1)}:1 delivery 1")
+
+
+def test_two_jobs_of_a_group_exclude_each_other_and_those_side_by_side_do_not() -> None:
+    other = Account("k", [], [Visit("k", "acme/k:manual-1", 1, 1, ZERO + 1.2, ZERO + 2)], [])
+    both = [account([1], [visit(1)], [row(1)]), other]
+    assert balance(both).of_kind("overlap") == []
+    assert len(balance(both, groups=[("j", "k")]).of_kind("overlap")) == 1
+    two = [account([1, 2], [visit(1, lasts=1.5), visit(2)], [row(1), row(2)])]
+    assert balance(two, side_by_side=["j"]).findings == []
+
+
+def test_a_row_is_read_from_an_answer_of_the_api() -> None:
+    answer = {
+        "key": key(1), "scheduled_time": "2026-12-01T09:00:01Z", "last_scheduled_time": None,
+        "outcome": "succeeded", "trigger": "schedule", "reason": None, "count": 1,
+        "attempts": [{"attempt": 1, "delivery": 2, "outcome": "succeeded"}],
+    }  # fmt: skip
+    assert Row.of(answer) == REPEATED
+    assert Row.of({**answer, "last_scheduled_time": "2026-12-01T09:00:09Z"}).last == ZERO + 9

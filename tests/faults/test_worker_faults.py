@@ -1,0 +1,149 @@
+"""The worker is killed or stands still in the hold, in mid-run, and between the answer and its report.
+
+One blow meets all three: ``held`` is due soon after it, ``flying`` waits for its answer, and ``answered``
+deals it when its own answer has been sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+
+import pytest
+from aiohttp import web
+
+from tests.faults.ledger import Balance, Visit
+from tests.faults.processes import LEASE, kill, pids, send, until_started
+from tests.faults.receiver import Caller, Receiver
+from tests.faults.watched import Watched
+
+SHORT, LONG = 1.0, LEASE + 2.5
+AGAIN_WITHIN = 25
+"""A lease, the retry, a worker's start, on a busy machine."""
+
+
+class Blow:
+    """What happens to the worker when ``answered`` has its answer; ``flying`` is answered after it."""
+
+    def __init__(self, watched: Watched, freeze: float | None) -> None:
+        self.watched, self.freeze = watched, freeze
+        self.over = asyncio.Event()
+        self.at = 0.0
+        [self.worker] = pids(watched.installation, "worker")  # known before, for there is no time then
+
+    async def deal(self) -> None:
+        self.at = time.time()
+        if self.freeze is None:
+            send(self.worker, signal.SIGKILL)
+        else:
+            send(self.worker, signal.SIGSTOP)
+            await asyncio.sleep(self.freeze)
+            send(self.worker, signal.SIGCONT)
+        self.over.set()
+
+    async def answered(self, caller: Caller) -> web.StreamResponse:
+        response = await (caller.answer_now() if caller.number == 0 else _plain(caller))
+        if caller.number == 0:
+            await self.deal()
+        return response
+
+    async def flying(self, caller: Caller) -> web.StreamResponse:
+        if caller.number == 0:
+            await self.over.wait()
+            if self.freeze is None:
+                return await caller.hang()
+        return caller.answer()
+
+
+async def _plain(caller: Caller) -> web.StreamResponse:
+    return caller.answer()
+
+
+async def struck(watched: Watched, name: str, freeze: float | None) -> tuple[Blow, Balance]:
+    receiver, blow = watched.receiver, Blow(watched, freeze)
+    receiver.manners |= {f"answered-{name}": blow.answered, f"flying-{name}": blow.flying}
+    held_at = await watched.once(f"held-{name}", 4)
+    await watched.once(f"flying-{name}")
+    await receiver.wait_for(f"flying-{name}")
+    await watched.once(f"answered-{name}")
+    await receiver.wait_for(f"answered-{name}")
+    await asyncio.wait_for(blow.over.wait(), 20)
+    assert blow.at < held_at, "the machine was too slow for this test to show anything"
+    for job in ("held", "flying", "answered"):
+        assert await watched.until_ended(f"{job}-{name}") == "succeeded"
+    return blow, await watched.settle()
+
+
+def sent(visits: list[Visit]) -> list[tuple[int, int]]:
+    return [(visit.attempt, visit.delivery) for visit in visits]
+
+
+@pytest.mark.parametrize(
+    ("name", "freeze", "repeated"),
+    [
+        pytest.param("killed", None, True, id="SIGKILL"),
+        pytest.param("short", SHORT, False, id="SIGSTOP-shorter-than-the-lease"),
+        pytest.param("long", LONG, True, id="SIGSTOP-longer-than-the-lease"),
+    ],
+)
+async def test_a_worker_struck_in_the_hold_in_mid_run_and_before_its_report(
+    watched: Watched, name: str, freeze: float | None, repeated: bool
+) -> None:
+    """What was in flight comes again under its own id with a higher delivery, once; what was held comes
+    once; a worker that only stood still for less than its lease changes nothing."""
+    blow, found = await struck(watched, name, freeze)
+    assert found.findings == []
+    receiver = watched.receiver
+    assert sent(receiver.at(f"flying-{name}")) == [(1, 1), (1, 2)][: 1 + repeated]
+    assert sent(receiver.at(f"answered-{name}")) == [(1, 1), (1, 2)][: 1 + repeated]
+    [held] = receiver.at(f"held-{name}")
+    assert held.attempt == 1
+    for visit in receiver.visits:
+        assert visit.start - blow.at < AGAIN_WITHIN
+
+
+async def test_a_worker_killed_the_moment_a_request_arrives(watched: Watched) -> None:
+    """Before its word that it has fired can have reached the server: the next delivery is numbered all
+    the same."""
+    receiver = watched.receiver
+    [worker] = await until_started(watched.installation, "worker")
+
+    async def kill_the_first(caller: Caller) -> web.StreamResponse:
+        if caller.number == 0:
+            send(worker, signal.SIGKILL)
+            return await caller.hang()
+        return caller.answer()
+
+    receiver.manners["sudden"] = kill_the_first
+    await watched.once("sudden")
+    assert await watched.until_ended("sudden") == "succeeded"
+    found = await watched.settle()
+    assert found.findings == []
+    assert found.again == 1
+
+
+@pytest.mark.timeout(120)
+async def test_a_job_that_kills_its_worker_ends_in_the_dead_letters_and_others_go_on(
+    watched: Watched, receiver: Receiver
+) -> None:
+    """Four deliveries of one execution id, each with a number of its own, and no fifth."""
+
+    async def kill_always(caller: Caller) -> web.StreamResponse:
+        kill(watched.installation, "worker")
+        return await caller.hang()
+
+    receiver.manners["poison"] = kill_always
+    await watched.every("neighbour", 2)
+    await receiver.wait_for("neighbour")
+    await watched.once("poison", max_reaps=3)
+    assert await watched.until_ended("poison", within=90) == "dead_lettered"
+    neighbours = len(receiver.at("neighbour"))
+    await receiver.wait_for("neighbour", neighbours + 2)
+    found = await watched.settle()
+    assert found.findings == []
+    assert found.dead_lettered == 1
+    [account] = await watched.accounts(["poison"])
+    assert account.rows[0].reason == "leases_lost"
+    assert sent(receiver.at("poison")) == [(1, 1), (1, 2), (1, 3), (1, 4)]
+    assert len({visit.execution_id for visit in receiver.at("poison")}) == 1
