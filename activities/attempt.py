@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
+from activities.callback import Callbacks
 from activities.clock import Clock, ServerOffset
 from activities.fence import Fences
 from activities.hold import Hold, Sender
@@ -23,8 +23,8 @@ from activities.records import Recorder
 from activities.stop import ask_to_stop
 from activities.turnstile import Turnstile
 from infra.telemetry import Telemetry
+from infra.temporal.attempt_failure import attempt_failure
 from workflows.contracts.attempt import AttemptInput, AttemptReport
-from workflows.contracts.failures import ATTEMPT_FAILED
 from workflows.contracts.names import ATTEMPT_ACTIVITY
 from workflows.domain import history
 
@@ -70,6 +70,10 @@ class Places:
     """This process, as histories and the Temporal UI name it."""
     hold_limit: timedelta
     tzdata: str
+    callbacks: Callbacks | None = None
+    """None: there is no public URL, and jobs with callbacks fail."""
+    worker_commands: bool = True
+    """The server tells this process at once that a run is to stop."""
 
 
 class Attempts:
@@ -99,16 +103,15 @@ class Attempts:
             report = await self._answer_for(hold)
         finally:
             self._holds.discard(hold)
-        report = await _undisturbed(self._told(inp, report))
+        if hold.handed_over is not None and places.callbacks is not None:
+            places.recorder.offer(inp.records)
+            await _undisturbed(places.callbacks.hand_over(hold.handed_over, places.fences))
+            places.telemetry.attempt_ended("handed_over")
+            activity.raise_complete_async()
+        report = await _undisturbed(self._told(hold, report))
         places.telemetry.attempt_ended(report.outcome, report.reason)
         if report.outcome in ("failed", "timed_out"):
-            raise ApplicationError(
-                (report.error or report.outcome)[:500],
-                report,
-                type=ATTEMPT_FAILED,
-                non_retryable=True,
-                category=ApplicationErrorCategory.BENIGN,
-            ) from None
+            raise attempt_failure(report) from None
         return report
 
     async def _answer_for(self, hold: Hold) -> AttemptReport:
@@ -124,7 +127,7 @@ class Attempts:
                     if details is not None and details.worker_shutdown:
                         hold.give_back("worker_stopping")
                     elif details is not None and (details.not_found or details.timed_out):
-                        hold.cancel("lease_lost")
+                        hold.lose()
                     elif not hold.fired:
                         hold.cancel("stopped")
                     elif asking is None:
@@ -135,19 +138,28 @@ class Attempts:
                 asking.cancel()
             hold.close()
 
-    async def _told(self, inp: AttemptInput, report: AttemptReport) -> AttemptReport:
-        """Hand the rows to the database; nothing waits for it longer than a moment."""
+    async def _told(self, hold: Hold, report: AttemptReport) -> AttemptReport:
+        """Hand the rows to the database; nothing waits for it longer than a moment.
+
+        The end of a run that may be another worker's is not written: if the report is taken all the same,
+        the job keeps the row, and if not, nothing was said over a newer delivery.
+        """
+        inp = hold.inp
         records = list(inp.records)
         has_row = report.outcome in ("succeeded", "failed", "timed_out") or (
             report.outcome == "cancelled" and report.fired
         )
-        if has_row:
+        written = has_row and await hold.may_record_end()
+        if written:
             records.append(history.attempt_record(inp, report, history.verdict(inp, report)))
         if not records:
-            return report.model_copy(update={"stored": True})
+            return report.model_copy(update={"stored": not has_row})
         stored = await self._places.recorder.store(records, STORE_WAIT)
         return report.model_copy(
-            update={"stored": stored or not has_row, "carried_stored": stored and bool(inp.records)}
+            update={
+                "stored": (stored and written) or not has_row,
+                "carried_stored": stored and bool(inp.records),
+            }
         )
 
     # -- the end of the process --------------------------------------------------------------------

@@ -13,11 +13,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from temporalio import activity
 
+from activities.callback import NO_PUBLIC_URL, TAKEN_OVER, begun_at, claims_of
 from activities.clock import AHEAD_LIMIT, sleep_until
 from activities.fence import START_COUNTS_FOR, Passed
 from activities.targets.delivery import Answer, Delivery
+from infra.callback_token import redact
 from workflows.contracts.attempt import NATIVE_RETRY, AttemptInput, AttemptReport, HeartbeatDetails
 from workflows.contracts.base import rfc3339
+from workflows.contracts.callback import CallbackClaims
+from workflows.contracts.definition import RESPONSE_MAX
 from workflows.contracts.names import execution_id
 from workflows.domain import history
 from workflows.domain.look_ahead import fraction
@@ -33,6 +37,8 @@ WAKE_SLACK = timedelta(seconds=1)
 """A run that was held for its instant is not late by the moment that waking up takes."""
 REAP_SPREAD = 4.0
 """From the second redelivery on a run waits a hashed 0 to 4 s, so that poison jobs part company."""
+BEAT_WITHOUT_COMMANDS = 1.0
+"""A replaced run learns of it by a beat where the server cannot tell its worker; in seconds."""
 FENCE_AGAIN = 0.2
 TURNSTILE_AGAIN = 0.25
 
@@ -63,6 +69,10 @@ class Hold:
         self.inp = inp
         self.fired = False
         """By this holder: a request may have been written."""
+        self.lost = False
+        """Another worker has the run now, or nobody: nothing of it is ours to report."""
+        self.handed_over: CallbackClaims | None = None
+        """The target has taken the run over, with these."""
         self._places = places
         self._clock = places.clock
         self._info = info
@@ -76,6 +86,9 @@ class Hold:
         self._tried_at: datetime | None = None
         self._fired_at: datetime | None = None
         self._beaten: HeartbeatDetails | None = None
+        self._claims: CallbackClaims | None = None
+        self._beat_at = self._begun
+        self._stood_still = False
         self._beating: asyncio.Task[None] | None = None
         self.ended: asyncio.Task[AttemptReport]
 
@@ -113,7 +126,10 @@ class Hold:
 
     @property
     def beat_interval(self) -> float:
-        return self._lease.total_seconds() / 3
+        third = self._lease.total_seconds() / 3
+        if self.inp.definition.concurrency.policy == "replace" and not self._places.worker_commands:
+            return min(third, BEAT_WITHOUT_COMMANDS)
+        return third
 
     def start(self) -> None:
         self.ended = asyncio.create_task(self._run())
@@ -127,6 +143,28 @@ class Hold:
     def cancel(self, reason: str) -> None:
         """Stop the run wherever it is; a request on its way is broken off."""
         self._break_off("cancelled", reason)
+
+    def lose(self) -> None:
+        """The server says that the run is not ours any more."""
+        self.lost = True
+        self.cancel("lease_lost")
+
+    async def may_record_end(self) -> bool:
+        """Whether a row of the run's end may be written before the server has taken the report.
+
+        Not for a run that is lost, nor for one that may be: the process stood still for longer than its
+        lease allows, and the server does not say at once that the run is ours. Not for one with a callback
+        either, whose end may have been reported by the target. If the report is taken, the job keeps the row.
+        """
+        if self.lost or self._by_callback:
+            return False
+        self._note_pause()
+        if self._stood_still:
+            self.lost = await self._places.fences.pass_with(self._beaten or self._details("held")) in (
+                Passed.GONE,
+                Passed.UNKNOWN,
+            )
+        return not self.lost
 
     def give_back(self, reason: str) -> None:
         """Return the run to the job, which schedules the same attempt again."""
@@ -153,6 +191,8 @@ class Hold:
                 raise asyncio.CancelledError
             self._refuse_poison()
             answer = await self._held_and_fired()
+            if self._by_callback and answer.status_code == TAKEN_OVER and answer.outcome != "timed_out":
+                self.handed_over = self._claims
             return self._report_of(answer)
         except _Ended as end:
             return end.report
@@ -259,6 +299,9 @@ class Hold:
 
     async def _fire(self) -> Answer:
         inp, clock = self.inp, self._clock
+        if self._by_callback and self._places.callbacks is None:
+            self._tried_at = clock.now()
+            return Answer(outcome="failed", error=NO_PUBLIC_URL)
         while True:
             if not self._fence_holds():
                 await self._pass_fence()
@@ -268,7 +311,9 @@ class Hold:
                 return Answer(outcome="timed_out", error="max_duration is used up", error_kind="timeout")
             try:
                 return await self._places.sender.send(
-                    self._delivery(), deadline=min(left, inp.definition.timeout), before_write=self._firing
+                    self._delivery(left),
+                    deadline=min(left, inp.definition.timeout, RESPONSE_MAX),
+                    before_write=self._firing,
                 )
             except _StaleFence:
                 log.info("the fence of %s became stale before the request was written", self._execution_id)
@@ -330,9 +375,11 @@ class Hold:
             passed = await self._places.fences.pass_with(details)
             if passed is Passed.YES:
                 self._fenced, self._beaten = begun, details
+                self._beat_at, self._stood_still = self._clock.elapsed(), False
                 return
             if passed is not Passed.UNKNOWN:
                 self._places.telemetry.fence_refused()
+                self.lost = passed is Passed.GONE
                 raise _Ended(self._report("cancelled", reason="stopped"))
             await self._clock.sleep(FENCE_AGAIN)
 
@@ -341,10 +388,17 @@ class Hold:
         held_long = self._hold_time > self._lease / 2
         while True:
             await self._clock.sleep(self.beat_interval)
+            self._note_pause()
             if self._beaten is not None:
                 activity.heartbeat(self._beaten)
             elif held_long or self._hold_is_over():
                 activity.heartbeat(self._details("held"))
+
+    def _note_pause(self) -> None:
+        """Remember that no beat can have kept the lease for a while: the process stood still."""
+        now = self._clock.elapsed()
+        self._stood_still |= now - self._beat_at >= self._lease.total_seconds() * 2 / 3
+        self._beat_at = now
 
     def _hold_is_over(self) -> bool:
         return self._clock.now() >= self.inp.fires_at
@@ -368,7 +422,20 @@ class Hold:
     def _execution_id(self) -> str:
         return execution_id(self.inp.occurrence.key, self.inp.attempt)
 
-    def _delivery(self) -> Delivery:
+    @property
+    def _by_callback(self) -> bool:
+        return self.inp.definition.completion == "callback"
+
+    def _callback(self, left: timedelta) -> str | None:
+        """The URL for this very send, if the job has one; ``left`` of ``max_duration``."""
+        callbacks = self._places.callbacks
+        if not self._by_callback or callbacks is None:
+            return None
+        beat = begun_at(self._details("fired", deliveries=self.deliveries + 1), self.inp.occurrence.fires_at)
+        self._claims = claims_of(self.inp, self._info, beat, left=left, tzdata=self._places.tzdata)
+        return callbacks.url(self._claims)
+
+    def _delivery(self, left: timedelta) -> Delivery:
         inp = self.inp
         own = inp.occurrence.body
         return Delivery(
@@ -382,6 +449,7 @@ class Hold:
             trigger=inp.occurrence.trigger,
             target=inp.definition.target,
             body=inp.definition.target.body if own is None else own.value,
+            callback=self._callback(left),
         )
 
     def _report_of(self, answer: Answer) -> AttemptReport:
@@ -392,7 +460,7 @@ class Hold:
             answer.outcome,
             status_code=answer.status_code,
             error=answer.error,
-            answer=answer.answer,
+            answer=redact(answer.answer) if self._by_callback and answer.answer else answer.answer,
             retryable=answer.retryable and not timed_out,
             retry_after_s=answer.retry_after_s,
             reason="max_duration" if timed_out else None,

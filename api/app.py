@@ -20,6 +20,7 @@ from api.problems import Kind, ProblemError, respond
 from api.routers import (
     audit,
     bulk,
+    callbacks,
     cancellations,
     events,
     executions,
@@ -36,6 +37,7 @@ from infra.settings import Settings
 TAGS = [
     {"name": "Jobs", "description": "Definitions and what is done with them."},
     {"name": "Executions", "description": "The record of every run."},
+    {"name": "Callbacks", "description": "What targets report of their runs, by a token of their own."},
     {"name": "Schedules", "description": "What a schedule means, before it is used."},
     {"name": "Events", "description": "What happens, as it happens."},
     {"name": "Audit", "description": "Who changed what."},
@@ -75,7 +77,7 @@ def create_app(
     for kind in (ProblemError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _answer)
     for noun in (
-        jobs, job_batches, job_actions, job_skips, bulk, executions, cancellations, schedules,
+        jobs, job_batches, job_actions, job_skips, bulk, executions, cancellations, callbacks, schedules,
         events, audit, operations,
     ):  # fmt: skip
         app.include_router(noun.router)

@@ -18,7 +18,7 @@ from api.instants import instant_fault
 from api.invalid import problem_of
 from api.problems import FieldError, Kind, ProblemError, invalid
 from api.unbuilt import refuse_unbuilt
-from workflows.contracts.definition import DEFINITION_MAX_BYTES, JobDefinition
+from workflows.contracts.definition import DEFINITION_MAX_BYTES, RESPONSE_MAX, JobDefinition
 
 MAX_LABELS = 64
 MAX_LABEL_VALUE = 255
@@ -53,6 +53,7 @@ def parse_definition(document: dict[str, Any]) -> JobDefinition:
 def check_definition(definition: JobDefinition) -> None:
     """Bounds that the contract's types do not hold: labels, and the size of the whole."""
     _check_labels(definition.labels)
+    _check_timeout(definition)
     if len(definition.model_dump_json(by_alias=True).encode()) > DEFINITION_MAX_BYTES:
         raise ProblemError(
             Kind.TOO_LARGE,
@@ -121,6 +122,25 @@ def _durations(model: BaseModel, pointer: str) -> Iterator[tuple[str, timedelta]
             yield place, value
         elif isinstance(value, BaseModel):
             yield from _durations(value, place)
+
+
+def _check_timeout(definition: JobDefinition) -> None:
+    """Nobody's answer is waited for longer than six hours; a target that reports its end may take longer."""
+    timeout = definition.timeout
+    if timeout <= RESPONSE_MAX:
+        return
+    if definition.completion != "callback":
+        raise invalid(
+            "An answer is waited for 6 hours at most. For a longer run set `completion` to `callback`: the "
+            "target then answers 202 at once and reports its end.",
+            "/timeout",
+        )
+    if timeout > definition.max_duration:
+        raise invalid(
+            "A `timeout` over 6 hours is at most `max_duration`, which bounds all attempts together: "
+            "raise `max_duration`.",
+            "/timeout",
+        )
 
 
 def _check_labels(labels: dict[str, str]) -> None:

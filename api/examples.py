@@ -20,6 +20,13 @@ CREATE: dict[str, Any] = {
     },
     "Every ninety seconds": {"schedule": {"every": "PT90S"}, "target": TARGET},
     "Once in ten minutes": {"schedule": {"in": "PT10M"}, "target": TARGET},
+    "A long job, whose target reports its end": {
+        "schedule": {"cron": "0 2 * * *"},
+        "target": TARGET,
+        "completion": "callback",
+        "timeout": "PT12H",
+        "heartbeat_timeout": "PT1M",
+    },
 }
 BATCH: dict[str, Any] = {
     "Two jobs": {
@@ -52,6 +59,15 @@ TRIGGER: dict[str, Any] = {
 }
 SKIP: dict[str, Any] = {"One occurrence": {"scheduled_time": "2030-01-01T09:00:00Z"}}
 CANCEL: dict[str, Any] = {"Nothing to say": {}}
+HEARTBEAT: dict[str, Any] = {"Nothing to say": {}}
+COMPLETE: dict[str, Any] = {
+    "Nothing to say": {},
+    "With what came of it": {"answer": {"rows": 4711, "file": "report-2026-12-01.csv"}},
+}
+FAIL: dict[str, Any] = {
+    "To be tried again": {"error": "the warehouse is locked", "retry_after": 120},
+    "For good": {"error": "the customer is unknown", "retryable": False},
+}
 BULK: dict[str, Any] = {
     "Pause a team's jobs": {"filter": {"status": "active", "label": "team=billing"}, "action": "pause"},
     "What would be deleted": {

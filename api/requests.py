@@ -70,6 +70,27 @@ class CancelBody(RequestBody):
     """Nothing to say; an empty body does."""
 
 
+class HeartbeatBody(RequestBody):
+    """Nothing to say; an empty body does."""
+
+
+class CompleteBody(RequestBody):
+    answer: Any = Field(default=None, description="Any JSON, or a text; at most 4 KiB of it are kept.")
+
+
+class FailBody(RequestBody):
+    error: str = Field(
+        default="the target reported a failure",
+        min_length=1,
+        max_length=4096,
+        description="What went wrong, for people; the first 500 characters are kept.",
+    )
+    retryable: bool = Field(default=True, description="False: no retry can help.")
+    retry_after: Annotated[float, Field(ge=0)] | Duration | None = Field(
+        default=None, description="Earliest retry, in seconds or ISO 8601; an hour at most counts."
+    )
+
+
 def _labels(labels: list[str] | str) -> list[str] | str:
     for label in [labels] if isinstance(labels, str) else labels:
         if "=" not in label:
@@ -122,5 +143,5 @@ class PreviewBody(RequestBody):
 
 REQUEST_MODELS: tuple[type[BaseModel], ...] = (
     JobRequest, BatchBody, JobPatch, PauseBody, ResumeBody, TriggerBody, SkipBody, CancelBody,
-    BulkFilterBody, BulkBody, PreviewBody,
+    HeartbeatBody, CompleteBody, FailBody, BulkFilterBody, BulkBody, PreviewBody,
 )  # fmt: skip

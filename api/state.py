@@ -15,6 +15,7 @@ from api.audit import Audit
 from api.auth.sources import key_source
 from api.auth.verifier import TokenVerifier
 from api.bulks import Bulks
+from api.callbacks import Callbacks
 from api.clock import Clock, RandomName, random_name, system_clock
 from api.connection import Connection
 from api.events import Streams
@@ -27,6 +28,7 @@ from api.jobs.refs import Refs
 from api.jobs.sweeper import Sweeper
 from api.once import Once
 from api.rate import RequestRate
+from infra.callback_token import CallbackTokens
 from infra.database.audit import AuditLog
 from infra.database.engine import Database
 from infra.database.errors import DatabaseError
@@ -72,6 +74,8 @@ class AppState:
         self.once = Once(IdempotencyKeys(self.database), clock, random_name)
         self.bulks = Bulks(self.temporal)
         self.cancelling = Cancelling(self.temporal, self.changes, self.history)
+        secret = settings.signing_secret.get_secret_value()
+        self.callbacks = Callbacks(self.temporal, CallbackTokens(secret) if secret else None, clock)
         self.editing = Editing(self.temporal, self.changes, settings, clock)
         self._schema_ready = asyncio.Event()
 

@@ -35,8 +35,6 @@ def _unbuilt(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
                     f"/target/headers/{escape(name)}",
                     "Named secrets are not available yet; give the header's value as a text.",
                 )
-    if document.get("completion") == "callback":
-        yield "/completion", "Completion by callback is not available yet; use `response`."
     if document.get("pause_after") is not None:
         yield "/pause_after", "Pausing after failures is not available yet; leave it out."
     yield from _concurrency(document.get("concurrency"))

@@ -41,8 +41,8 @@ class Settings(BaseSettings):
     """JWKS of an OpenID Connect provider whose tokens (RS256, ES256) are taken as well."""
     signing_secret: SecretStr = SecretStr("")
     """Installation secret from which each tenant's webhook signing secret is derived."""
-    public_url: str = ""
-    """Base of the URLs that targets are given."""
+    public_url: str = Field(default="", pattern=r"^(https?://[^\s/]+(/\S*)?)?$")
+    """Base of the URLs that targets are given, as they reach the API; needed by jobs with callbacks."""
     allow_networks: tuple[IPv4Network | IPv6Network, ...] = ()
     """Networks that targets may lie in although they are not public."""
     alert_url: str = ""
@@ -58,6 +58,8 @@ class Settings(BaseSettings):
     """The hold limit L: how long before it is due a run may be handed to a worker."""
     worker_grace: timedelta = timedelta(seconds=30)
     """How long a stopping worker goes on with its runs."""
+    worker_commands: bool = True
+    """The server tells a worker at once that a run is to stop; without, it learns it at its next beat."""
     max_cached_workflows: int = Field(default=1000, ge=1)
     """Jobs a worker process keeps in memory. Not 0: then the SDK cannot replay an update in a plan."""
     bulk_rate: float = Field(default=50.0, gt=0, le=10_000)

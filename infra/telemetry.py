@@ -13,6 +13,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.resources import Resource
 from prometheus_client import REGISTRY, CollectorRegistry, start_http_server
 
+from infra.callback_token import redact
 from infra.settings import Settings
 from infra.temporal.errors import SetupError
 
@@ -121,7 +122,8 @@ class Telemetry:
 
 
 class _OneLine(logging.Formatter):
-    """``2026-12-01T09:00:00.123Z WARNING carillon.worker message``; line breaks are written as ``\\n``."""
+    """``2026-12-01T09:00:00.123Z WARNING carillon.worker message``; line breaks are written as ``\\n``, and
+    callback tokens are left out, whoever logs them."""
 
     converter = staticmethod(time.gmtime)
 
@@ -129,7 +131,7 @@ class _OneLine(logging.Formatter):
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
 
     def format(self, record: logging.LogRecord) -> str:
-        return super().format(record).replace("\r", "\\r").replace("\n", "\\n")
+        return redact(super().format(record)).replace("\r", "\\r").replace("\n", "\\n")
 
 
 def configure_logging(level: str, *, stream: TextIO | None = None) -> None:

@@ -17,6 +17,7 @@ from temporalio.worker import Worker
 
 from activities.alert_urls import AlertUrls
 from activities.attempt import Attempts, Places, ReturnRate
+from activities.callback import Callbacks
 from activities.clock import Clock, ServerOffset, SystemClock
 from activities.fence import Fences
 from activities.incidents import Incidents
@@ -127,6 +128,8 @@ class Fleet:
             worker="test-worker",
             hold_limit=self.settings.look_ahead,
             tzdata=tzdata_version(),
+            callbacks=Callbacks.of(self.settings),
+            worker_commands=self.settings.worker_commands,
         )
         self.attempts = Attempts(places)
         hints = TenantHints(look_ahead=self.settings.look_ahead)

@@ -16,6 +16,7 @@ from temporalio.service import RPCError
 from activities.alert_urls import AlertUrls
 from activities.attempt import Attempts, Places, ReturnRate
 from activities.bulk import Bulk, Pace
+from activities.callback import Callbacks
 from activities.clock import ServerOffset, SystemClock
 from activities.fence import Fences
 from activities.incidents import Incidents
@@ -86,6 +87,8 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
             worker=identity,
             hold_limit=settings.look_ahead,
             tzdata=tzdata_version(),
+            callbacks=Callbacks.of(settings),
+            worker_commands=settings.worker_commands,
         )
     )
     hints = TenantHints(look_ahead=settings.look_ahead)

@@ -121,6 +121,8 @@ class Attempting:
             job_state.stopped_unfired(state, run, call.inp, call.intent, now)
         else:
             job_state.ended(state, run, call.inp, report, now)
+            if call.inp.definition.completion == "callback":
+                self._start_flush()  # nobody who reports the end of a callback run writes its row
 
     def _lost(self, run: RunState, call: AttemptCall, lost: LostAttempt) -> None:
         """No worker can report its own death: go by what it left, and by its earlier word."""

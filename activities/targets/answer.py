@@ -66,11 +66,7 @@ class Excerpt:
             return f"[not decoded: content-encoding {_UNPRINTABLE.sub('', self._encoding)[:40]}]"
         cut = self._cut or not self._whole or len(self._kept) > ANSWER_BYTES
         decoder = codecs.getincrementaldecoder(self._charset())("replace")
-        text = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", decoder.decode(bytes(self._kept), final=not cut))
-        encoded = text.encode()
-        if not cut and len(encoded) <= ANSWER_BYTES:
-            return text
-        return encoded[: ANSWER_BYTES - len(TRUNCATED.encode())].decode(errors="ignore") + TRUNCATED
+        return kept(decoder.decode(bytes(self._kept), final=not cut), cut=cut)
 
     def _charset(self) -> str:
         found = re.search(r"charset=\"?([A-Za-z0-9_-]{1,20})", self._response.headers.get("Content-Type", ""))
@@ -82,6 +78,15 @@ class Excerpt:
             return "utf-8"
         # Not every Python codec is a character set, and some are slow or expand.
         return name if name in _CHARSETS else "utf-8"
+
+
+def kept(text: str, *, cut: bool = False) -> str:
+    """What is kept of an answer: at most 4 KiB, nothing unprintable; ``cut``: it is only a beginning."""
+    text = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
+    encoded = text.encode()
+    if not cut and len(encoded) <= ANSWER_BYTES:
+        return text
+    return encoded[: ANSWER_BYTES - len(TRUNCATED.encode())].decode(errors="ignore") + TRUNCATED
 
 
 class _Inflate:

@@ -65,9 +65,29 @@ def settle(
     if stored is None or definition.target != stored.target:
         check(lambda: check_url(definition.target.url, settings.allow_networks))
         check(lambda: check_headers(definition.target.headers))
+    if definition.completion == "callback":
+        check(lambda: _check_callback(settings))
     if wrong:
         raise broken(wrong)
     return definition.model_copy(update={"schedule": resolved})
+
+
+def _check_callback(settings: Settings) -> None:
+    missing = [
+        name
+        for name, value in (
+            ("CARILLON_PUBLIC_URL", settings.public_url),
+            ("CARILLON_SIGNING_SECRET", settings.signing_secret.get_secret_value()),
+        )
+        if not value
+    ]
+    if missing:
+        raise RuleError(
+            f"Completion by callback needs {' and '.join(missing)} to be set for the API and its workers: "
+            "targets are told where to report.",
+            code="no_public_url",
+            pointer="/completion",
+        )
 
 
 def broken(rules: list[RuleError]) -> ProblemError:

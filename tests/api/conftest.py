@@ -53,6 +53,7 @@ def settings_in(directory: Path, **more: object) -> Settings:
         "signing_secret": SECRET,
         "allow_networks": ("127.0.0.0/8",),
         "temporal_address": "127.0.0.1:1",
+        "public_url": "http://api",
         "create_rate": 1000.0,
         "request_rate": 100_000.0,
         **more,

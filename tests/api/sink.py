@@ -22,7 +22,7 @@ class Sink:
     port: int = 0
     deliveries: list[Delivery] = field(default_factory=list)
     released: asyncio.Event = field(default_factory=asyncio.Event)
-    """Requests to ``/slow…`` are answered once it is set."""
+    """Requests to ``/slow…`` are answered once it is set; those to ``/accept…`` with 202 at once."""
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def url(self, path: str) -> str:
@@ -48,6 +48,8 @@ class Sink:
             self.arrived.notify_all()
         if request.path.startswith("/slow"):
             await self.released.wait()
+        if request.path.startswith("/accept"):
+            return web.Response(status=202)
         return web.Response(text="ok")
 
 

@@ -42,7 +42,10 @@ def test_every_operation_has_an_id_a_summary_and_its_problems(document: dict[str
     assert len(ids) == len(set(ids))
     for path, operation in operations(document):
         assert operation["summary"], operation["operationId"]
-        if path.startswith("/v1"):
+        if path.startswith("/v1/callbacks/"):
+            assert operation["security"] == [], "the token in the address is the right"
+            assert {"404", "409", "410", "500", "503"} <= set(operation["responses"])
+        elif path.startswith("/v1"):
             [[scopes]] = [list(entry.values()) for entry in operation["security"]]
             assert set(scopes) <= set(SCOPES)
             assert {"401", "403", "500"} <= set(operation["responses"])

@@ -194,7 +194,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "named secret": (aimed(headers={"authorization": {"secret": "x"}}), "/target/headers/authorization"),
     "policy": (job(concurrency={"policy": "queue"}), "/concurrency/policy"),
     "group": (job(concurrency={"group": "g"}), "/concurrency/group"),
-    "callback": (job(completion="callback"), "/completion"),
+    "an answer that takes longer than six hours": (job(timeout="PT7H"), "/timeout"),
+    "an attempt longer than its run": (job(timeout="P2D", completion="callback"), "/timeout"),
+    "an attempt of more than 30 days": (
+        job(timeout="P31D", max_duration="P30D", completion="callback"),
+        "/timeout",
+    ),
     "pause_after": (job(pause_after=3), "/pause_after"),
     "alerts": (job(alerts={"no_success_for": "P1D"}), "/alerts/no_success_for"),
 }  # fmt: skip

@@ -13,6 +13,9 @@ from workflows.contracts.schedule import CatchUp, ExceptWindow, Schedule
 DEFINITION_MAX_BYTES = 64 * 1024
 """Size of a whole definition as JSON, its body included."""
 
+RESPONSE_MAX = timedelta(hours=6)
+"""The longest that a target's answer is waited for, and a callback job's 202 too."""
+
 SuccessRule = Annotated[str, Field(pattern=r"^([1-5]xx|[1-5][0-9][0-9])$")]
 
 
@@ -77,9 +80,10 @@ class JobDefinition(Contract):
     delete_after: Duration | None = timedelta(days=7)
     """How long a completed job stays (None: until it is deleted)."""
     target: Target
-    timeout: Annotated[Duration, Field(ge=timedelta(milliseconds=100), le=timedelta(hours=6))] = timedelta(
+    timeout: Annotated[Duration, Field(ge=timedelta(milliseconds=100), le=timedelta(days=30))] = timedelta(
         minutes=5
     )
+    """Beyond :data:`RESPONSE_MAX` only with a callback."""
     max_duration: Annotated[Duration, Field(ge=timedelta(seconds=1), le=timedelta(days=30))] = timedelta(
         days=1
     )

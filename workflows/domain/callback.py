@@ -1,0 +1,74 @@
+"""What an attempt with a callback comes back with, from what its target said of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from workflows.contracts.attempt import AttemptReport
+from workflows.contracts.callback import CallbackClaims
+
+ACCEPTED = 202
+"""The status with which the target took the run over."""
+MAX_RETRY_AFTER_S = 3600.0
+"""As of a Retry-After header: semantics.md, Attempts."""
+
+
+def succeeded(claims: CallbackClaims, answer: str | None, at: datetime) -> AttemptReport:
+    return _report(claims, at, outcome="succeeded", answer=answer)
+
+
+def failed(
+    claims: CallbackClaims, at: datetime, *, error: str, retryable: bool, retry_after_s: float | None
+) -> AttemptReport:
+    wait = None if retry_after_s is None or not retryable else min(retry_after_s, MAX_RETRY_AFTER_S)
+    return _report(claims, at, outcome="failed", error=error, retryable=retryable, retry_after_s=wait)
+
+
+def timed_out(claims: CallbackClaims, at: datetime) -> AttemptReport:
+    """``max_duration`` ends the execution, ``timeout`` the attempt only."""
+    final = claims.ends_by == "max_duration"
+    return _report(
+        claims,
+        at,
+        outcome="timed_out",
+        error=f"the target did not report an end within {claims.timeout_s:g} s",
+        retryable=not final,
+        reason="max_duration" if final else None,
+    )
+
+
+def cancelled(claims: CallbackClaims, at: datetime, reason: str) -> AttemptReport:
+    return _report(claims, at, outcome="cancelled", reason=reason)
+
+
+def is_over(claims: CallbackClaims, now: datetime) -> bool:
+    """Its time is used up, whatever the target may say."""
+    return now >= claims.ends_at
+
+
+def is_repeat(claims: CallbackClaims, ended: AttemptReport, said: AttemptReport) -> bool:
+    """Whether the attempt ended by the very report that is given again, which then succeeds again."""
+    return (ended.deliveries, ended.outcome, ended.answer, ended.error) == (
+        claims.delivery,
+        said.outcome,
+        said.answer,
+        said.error,
+    )
+
+
+def _report(claims: CallbackClaims, at: datetime, **what: Any) -> AttemptReport:
+    beat = claims.beat
+    return AttemptReport(
+        fired=True,
+        deliveries=beat.deliveries,
+        reaps=beat.reaps,
+        started_at=beat.started_at,
+        fired_at=claims.sent_at,
+        lateness_ms=beat.lateness_ms,
+        ended_at=max(at, claims.sent_at),
+        status_code=ACCEPTED,
+        worker=beat.worker,
+        tzdata=claims.tzdata,
+        **what,
+    )
