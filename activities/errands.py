@@ -10,6 +10,7 @@ from typing import assert_never
 from temporalio import activity
 from temporalio.client import Client
 
+from activities.dead_letters import open_letter, tell_letter
 from activities.incidents import tell
 from workflows.contracts.errands import Errand
 from workflows.contracts.names import ERRANDS_ACTIVITY
@@ -28,9 +29,9 @@ class Errands:
     async def _run(self, errand: Errand) -> None:
         match errand.kind:
             case "open_dead_letter":
-                raise NotImplementedError
+                await open_letter(self._client, errand.letter)
             case "tell_dead_letter":
-                raise NotImplementedError
+                await tell_letter(self._client, errand.ended)
             case "tell_incident":
                 await tell(self._client, errand.word)
             case "leave_group":

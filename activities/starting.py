@@ -23,6 +23,31 @@ from workflows.contracts.names import (
 START_WITHIN = timedelta(seconds=4)
 
 
+async def start_alone(client: Client, alone: JobState) -> None:
+    """Start the workflow of a run beside its job; one that is started already is as good."""
+    if alone.run is None:
+        return
+    key = alone.run.occurrence.key
+    name = run_name(key, alone.run.first_attempt)
+    try:
+        await client.start_workflow(
+            RUN_WORKFLOW,
+            alone,
+            id=run_workflow_id(alone.tenant, alone.ref, name),
+            task_queue=MAIN_QUEUE,
+            id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
+            priority=Priority(
+                priority_key=alone.definition.priority,
+                fairness_key=alone.tenant,
+                fairness_weight=alone.hints.weight,
+            ),
+            static_summary=f"{key}, beside its job",
+            rpc_timeout=START_WITHIN,
+        )
+    except WorkflowAlreadyStartedError:
+        activity.logger.debug("run %s has been started before", name)
+
+
 class Starting:
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -43,24 +68,4 @@ class Starting:
 
     @activity.defn(name=START_RUN_ACTIVITY)
     async def start_run(self, alone: JobState) -> None:
-        """Start the workflow of a run beside its job; one that is started already is as good."""
-        if alone.run is None:
-            return
-        name = run_name(alone.run.occurrence.key, alone.run.first_attempt)
-        try:
-            await self._client.start_workflow(
-                RUN_WORKFLOW,
-                alone,
-                id=run_workflow_id(alone.tenant, alone.ref, name),
-                task_queue=MAIN_QUEUE,
-                id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-                priority=Priority(
-                    priority_key=alone.definition.priority,
-                    fairness_key=alone.tenant,
-                    fairness_weight=alone.hints.weight,
-                ),
-                static_summary=f"{alone.run.occurrence.key}, beside its job",
-                rpc_timeout=START_WITHIN,
-            )
-        except WorkflowAlreadyStartedError:
-            activity.logger.debug("run %s has been started before", name)
+        await start_alone(self._client, alone)

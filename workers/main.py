@@ -18,6 +18,7 @@ from activities.attempt import Attempts, Places, ReturnRate
 from activities.bulk import Bulk, Pace
 from activities.callback import Callbacks
 from activities.clock import ServerOffset, SystemClock
+from activities.dead_letters import Letters
 from activities.fence import Fences
 from activities.incidents import Incidents
 from activities.planning import Planning
@@ -25,6 +26,7 @@ from activities.records import Records
 from activities.targets.http import HttpSender
 from activities.turnstile import Turnstile
 from infra.database.audit import AuditLog
+from infra.database.dead_letters import DeadLetters
 from infra.database.engine import Database
 from infra.database.errors import DatabaseError
 from infra.database.incidents import IncidentLog
@@ -99,6 +101,7 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
         planning=Planning(lambda _: hints),
         records=Records(recorder),
         identity=identity,
+        letters=Letters(client, DeadLetters(database)),
         bulk=Bulk(
             client, JobIndex(database), AuditLog(database), pace=Pace(settings.bulk_rate), now=clock.now
         ),

@@ -15,6 +15,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from activities.attempt import Attempts
 from activities.bulk import Bulk
+from activities.dead_letters import Letters
 from activities.errands import Errands
 from activities.incidents import Incidents
 from activities.planning import Planning
@@ -24,6 +25,7 @@ from infra.settings import Settings
 from workflows.bulk import BulkWorkflow
 from workflows.bulk_admission import BulksWorkflow
 from workflows.contracts.names import DUE_QUEUE, MAIN_QUEUE
+from workflows.dead_letter import DeadLetterWorkflow
 from workflows.incident import IncidentWorkflow
 from workflows.job import JobWorkflow
 from workflows.run import RunWorkflow
@@ -35,7 +37,9 @@ STICKY_TIMEOUT = timedelta(seconds=2)
 SHUTDOWN_MARGIN = timedelta(seconds=5)
 """Beyond our own grace, for results to reach the server."""
 
-WORKFLOWS = (JobWorkflow, RunWorkflow, BulkWorkflow, BulksWorkflow, IncidentWorkflow)
+WORKFLOWS = (
+    JobWorkflow, RunWorkflow, BulkWorkflow, BulksWorkflow, DeadLetterWorkflow, IncidentWorkflow,
+)  # fmt: skip
 
 
 def workflow_runner() -> WorkflowRunner:
@@ -57,11 +61,12 @@ def make_workers(
     identity: str,
     bulk: Bulk | None = None,
     incidents: Incidents | None = None,
+    letters: Letters | None = None,
 ) -> tuple[Worker, Worker]:
     """The worker of workflows and held attempts, and the worker of attempts due now.
 
     Without ``bulk`` the actions on many jobs wait for a worker that has it, without ``incidents`` the
-    messages on incidents.
+    messages on incidents; without ``letters`` dead letters are not listed.
     """
     grace = settings.worker_grace + SHUTDOWN_MARGIN
     starting = Starting(client)
@@ -76,6 +81,7 @@ def make_workers(
             starting.start_run,
             starting.runs_alive,
             Errands(client).run,
+            *(letters or Letters(client, None)).activities,
             *(bulk.activities if bulk is not None else ()),
             *(incidents.activities if incidents is not None else ()),
         ],

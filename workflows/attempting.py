@@ -18,7 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.contracts.attempt import AttemptReport
     from workflows.contracts.base import rfc3339
     from workflows.contracts.job import FiredSignal, JobState, RunState, StopIntent
-    from workflows.domain import backlog, job_records, job_sources, job_state, look_ahead
+    from workflows.domain import backlog, errands, job_records, job_sources, job_state, look_ahead
     from workflows.domain.active import is_planned, is_unserved
 
 RUNS_PER_HISTORY = 50
@@ -36,6 +36,7 @@ class Attempting:
         self._attempts_here = 0
         self._flush_task: asyncio.Task[None] | None = None
         self._errand_task: asyncio.Task[None] | None = None
+        self._runs_errands = False
         self._unsent_since: datetime | None = None
 
     def _history_is_long(self) -> bool:
@@ -166,9 +167,10 @@ class Attempting:
             workflow.logger.warning("records wait in the job: no worker could write them")
 
     async def _hand_over(self) -> None:
-        """The last records of a workflow outlive it only in the database."""
+        """The last records of a workflow outlive it only in the database; its errands, nowhere."""
         seen = self._changes
         await self._flush()
+        await self._errands_done()
         if self.state.records:
             await self._sleep(workflow.now() + FLUSH_AGAIN, seen)
 
@@ -180,8 +182,13 @@ class Attempting:
             self._errand_task = asyncio.create_task(self._run_errands())
 
     def _owes_errands(self) -> bool:
-        """Histories of 0.1.0 ran none: theirs wait for the next continue-as-new."""
-        return bool(self.state.errands) and workflow.patched("errands")
+        """Histories of 0.1.0 ran none: what was owed in them waits for the next errand.
+
+        An answer to ``patched`` holds for a whole run, so each attempt asks anew until one is yes.
+        """
+        if self.state.errands and not self._runs_errands:
+            self._runs_errands = workflow.patched(f"errands-{self._attempts_here}")
+        return bool(self.state.errands) and self._runs_errands
 
     async def _errands_done(self) -> None:
         """Before a workflow ends: nobody would send them after it."""
@@ -193,7 +200,7 @@ class Attempting:
         """Until all are done: nobody waits for it, and what a history leaves the next one begins again."""
         state = self.state
         while state.errands:
-            batch = list(state.errands)
+            batch = errands.batch(state.errands)
             await workflow.execute_activity(
                 names.ERRANDS_ACTIVITY,
                 batch,

@@ -28,7 +28,7 @@ with workflow.unsafe.imports_passed_through():
         TriggerRequest,
     )
     from workflows.contracts.records import ExecutionRow
-    from workflows.domain import active, gate, history, job_changes, job_sources
+    from workflows.domain import active, gate, history, job_changes, job_sources, letters
     from workflows.domain.gate import Decision
     from workflows.domain.waiting import waiting_rows
 
@@ -191,8 +191,14 @@ class Requested(Changing):
         """A run beside the loop tells how it ended."""
         row = next((row for row in self.state.beside if row.key == end.last_run.key), None)
         job_changes.ended_beside(self.state, end)
+        self._send_errands()
         if row is not None and not row.forced:
             self._changes += 1  # somebody may wait for its place
+
+    @workflow.signal(name=names.SIGNAL_LETTER_CLOSED)
+    def letter_closed(self, key: str) -> None:
+        """A dead letter of this job is not open any more."""
+        letters.closed(self.state, key)
 
     async def _forget_gone(self) -> None:
         """Ask after runs that hold back another; one that was terminated will never tell its end."""

@@ -37,8 +37,7 @@ class MergedRows:
             key = record.attempt.execution_id.rpartition(":")[0]
             where = (record.tenant, key, record.attempt.attempt)
             other = self._attempts.get(where)
-            if other is None or record.attempt.seq > other.seq:
-                self._attempts[where] = record.attempt
+            self._attempts[where] = record.attempt if other is None else _later(other, record.attempt)
 
     def execution_columns(self) -> list[dict[str, Any]]:
         return [
@@ -100,6 +99,12 @@ def merge(known: ExecutionRow, other: ExecutionRow) -> ExecutionRow:
     )
 
 
+def _later(known: AttemptRow, other: AttemptRow) -> AttemptRow:
+    """Two words on one attempt, in either order: the rule of :func:`_attempt_statement`."""
+    older, newer = (known, other) if other.seq > known.seq else (other, known)
+    return newer.model_copy(update={"started_at": newer.started_at or older.started_at})
+
+
 def _fired(row: ExecutionRow) -> tuple[float, float]:
     """Orders first firings; one that is not known comes last."""
     return (
@@ -156,10 +161,15 @@ def _execution_statement(dialect: str) -> Upsert:
 
 @cache
 def _attempt_statement(dialect: str) -> Upsert:
+    """By seq; whoever gives up an attempt whose lease was lost does not know when it started."""
     fresh = insert(dialect, attempts)
     keyed = ("tenant", "key", "attempt")
+    chosen: dict[str, sa.ColumnElement[Any]] = {
+        column.name: fresh.excluded[column.name] for column in attempts.c if column.name not in keyed
+    }
+    chosen["started_at"] = sa.func.coalesce(fresh.excluded.started_at, attempts.c.started_at)
     return fresh.on_conflict_do_update(
         index_elements=[attempts.c[name] for name in keyed],
-        set_={column.name: fresh.excluded[column.name] for column in attempts.c if column.name not in keyed},
+        set_=chosen,
         where=fresh.excluded.seq > attempts.c.seq,
     )

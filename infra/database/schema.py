@@ -151,6 +151,43 @@ _latest = audit.c.at.desc()
 Index("audit_of_tenant", audit.c.tenant, _latest, audit.c.id)
 Index("audit_of_job", audit.c.tenant, audit.c.job, _latest, audit.c.id)
 
+dead_letters = sa.Table(
+    "dead_letters",
+    metadata,
+    Column("tenant", Name, primary_key=True),
+    Column("key", Name, primary_key=True),
+    Column("ref", Name, nullable=False),
+    Column("job", Name, nullable=False),
+    Column("scheduled_time", Instant, nullable=False),
+    Column("trigger", Name, nullable=False),
+    Column("opened_at", Instant, nullable=False),
+    Column("failed_at", Instant, nullable=False),
+    Column("expires_at", Instant, nullable=False),
+    Column("reason", FreeText),
+    Column("attempts", Integer, nullable=False),
+    Column("status_code", Integer),
+    Column("error", FreeText),
+    Column("revision", Integer, nullable=False),
+    Column("status", Name, nullable=False),
+    Column("closed", sa.Boolean, nullable=False),
+    Column("redrives", Integer, nullable=False),
+    Column("change", BigInteger, nullable=False),
+    Column("changed_at", Instant, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""One row a key: the last dead letter of that occurrence. ``closed`` is made from ``status``."""
+
+OPEN_LETTERS, CLOSED_LETTERS = "closed = false", "closed = true"
+"""Conditions of the indices over dead letters; queries repeat them literally."""
+_newest_letter = dead_letters.c.scheduled_time.desc()
+Index("dead_letters_of_tenant", dead_letters.c.tenant, _newest_letter, dead_letters.c.key,
+      **_where(OPEN_LETTERS))  # fmt: skip
+Index("dead_letters_of_job", dead_letters.c.tenant, dead_letters.c.job, _newest_letter, dead_letters.c.key,
+      **_where(OPEN_LETTERS))  # fmt: skip
+Index("dead_letters_opened", dead_letters.c.tenant, dead_letters.c.opened_at.desc(), dead_letters.c.key,
+      **_where(OPEN_LETTERS))  # fmt: skip
+Index("dead_letters_closed", dead_letters.c.tenant, dead_letters.c.changed_at, **_where(CLOSED_LETTERS))
+
 change_position = sa.Table(
     "change_position",
     metadata,

@@ -29,6 +29,9 @@ FLUSH_ACTIVITY = "flush_records"
 START_RUN_ACTIVITY = "start_run"
 ERRANDS_ACTIVITY = "run_errands"
 ASK_GROUP_ACTIVITY = "ask_group"
+SEND_REDRIVE_ACTIVITY = "send_redrive"
+REDRIVE_ALIVE_ACTIVITY = "redrive_alive"
+STORE_LETTER_ACTIVITY = "store_dead_letter"
 BACKFILL_PAGE_ACTIVITY = "backfill_page"
 RUNS_ALIVE_ACTIVITY = "runs_alive"
 """Which runs beside a job are alive, asked when one of them would hold back another."""
@@ -122,6 +125,22 @@ def bulks_workflow_id(tenant: str) -> str:
 def suffix_of(key: str) -> str:
     """What names a run among those of its job: the key behind the ref; of a manual run, its request."""
     return parse_key(key)[2].removeprefix("manual-")
+
+
+def rerun_key(key: str, number: int) -> str:
+    """The key of a rerun of the occurrence behind ``key``, which may be that of a rerun itself."""
+    return f"{rerun_of(key)}+r{number}"
+
+
+def rerun_of(key: str) -> str:
+    """The key without the part that says which rerun it is."""
+    return re.sub(r"\+r[1-9][0-9]*$", "", key)
+
+
+def rerun_number(key: str) -> int:
+    """Which rerun a key names; 0: it is none."""
+    found = re.search(r"\+r([1-9][0-9]*)$", key)
+    return int(found.group(1)) if found else 0
 
 
 def group_workflow_id(tenant: str, group: str) -> str:

@@ -10,6 +10,7 @@ from workflows.contracts.names import execution_id, stretch_key
 from workflows.contracts.planning import Stretch
 from workflows.contracts.records import (
     FINAL_PHASE,
+    AttemptOutcome,
     AttemptRow,
     ExecutionRow,
     JobProgress,
@@ -135,6 +136,22 @@ def settled_record(inp: AttemptInput, *, outcome: Outcome, reason: str | None, d
         reason=reason,
     )
     return Record(tenant=inp.tenant, ref=inp.ref, execution=execution, progress=_progress(inp, execution))
+
+
+def lost_attempt(inp: AttemptInput, outcome: AttemptOutcome, *, deliveries: int, worker: str,
+                 at: datetime) -> AttemptRow:  # fmt: skip
+    """The row of an attempt whose last lease was lost; ``at`` is when that was seen."""
+    return AttemptRow(
+        attempt=inp.attempt,
+        delivery=max(deliveries, 1),
+        execution_id=execution_id(inp.occurrence.key, inp.attempt),
+        outcome=outcome,
+        seq=sequence(inp.attempt, deliveries, FINAL_PHASE),
+        ended_at=at,
+        error="the lease was lost: its worker died, or was cut off, while the target ran",
+        worker=worker,
+        revision=inp.revision,
+    )
 
 
 def stretch_row(tenant: str, ref: str, revision: int, stretch: Stretch, *, outcome: Outcome,

@@ -21,7 +21,7 @@ from workflows.contracts.job import (
 )
 from workflows.contracts.planning import PlannedOccurrence
 from workflows.contracts.records import FINAL_PHASE, ExecutionRow, JobProgress, Record, sequence
-from workflows.domain import details, history, job_records, job_sources, job_state, stats
+from workflows.domain import details, errands, history, job_records, job_sources, job_state, letters, stats
 from workflows.domain.active import is_held, is_planned, is_unserved
 from workflows.domain.waiting import waiting_rows
 
@@ -41,6 +41,7 @@ def ended_beside(state: JobState, end: RunEnded) -> None:
     if all(known.key != end.last_run.key for known in state.beside):
         return
     state.beside = [known for known in state.beside if known.key != end.last_run.key]
+    letters.after_beside(state, end)
     state.stats = stats.after_run(state.stats, end.last_run.outcome, end.ended_at)
     state.last_run = end.last_run
     state.run_number += 1
@@ -92,7 +93,7 @@ def _settle_aside(state: JobState, aside: JobState, run: RunState, reason: str, 
     job_sources.set_beside(run)
     job_state.settle(aside, run, job_state.attempt_input(aside, run), "cancelled", reason, now)
     job_records.keep(state, aside.records)
-    state.errands = [*state.errands, *aside.errands]
+    errands.add(state, *aside.errands)
 
 
 def delete(state: JobState, now: datetime) -> None:

@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDetails
 from workflows.contracts.job import JobState, RunState, StopIntent
 from workflows.contracts.planning import Plan, PlanInput
-from workflows.contracts.records import ExecutionRow, Outcome
-from workflows.domain import backlog, history, job_records, overlap, stats
+from workflows.contracts.records import AttemptOutcome, ExecutionRow, Outcome, Record
+from workflows.domain import backlog, history, job_records, letters, overlap, stats
 from workflows.domain.active import is_planned, is_unserved, of_loop
 from workflows.domain.job_sources import mark_served, put_back
 
@@ -171,6 +171,8 @@ def ended(state: JobState, run: RunState, inp: AttemptInput, report: AttemptRepo
     if not report.stored:
         job_records.keep(state, [record])
     state.storing = report.stored
+    if record.attempt is not None:
+        letters.remember(run, record.attempt)
     if verdict.retry_at is None:
         finished(state, run, verdict.outcome, verdict.reason, report.ended_at, record.execution)
     elif state.deleted or _is_paused(state, now):
@@ -195,10 +197,22 @@ def lease_lost(state: JobState, run: RunState, inp: AttemptInput, *, left: Heart
         run.reaps = max(run.reaps, left.reaps) + (left.phase == "fired")
         run.started_at = run.started_at or left.started_at
         run.lateness_ms = left.lateness_ms if run.lateness_ms is None else run.lateness_ms
+    if stopped is not None or run.reaps > state.definition.max_reaps:
+        _remember_lost(state, run, inp, left, stopped is not None, now)
     if stopped is not None:
         settle(state, run, inp, history.stopped(stopped), stopped, now)
     elif run.reaps > state.definition.max_reaps:
         settle(state, run, inp, "dead_lettered", "leases_lost", now)
+
+
+def _remember_lost(state: JobState, run: RunState, inp: AttemptInput, left: HeartbeatDetails | None,
+                   stopped: bool, now: datetime) -> None:  # fmt: skip
+    """No holder of this attempt has reported, and none will: its row would say ``running`` for ever."""
+    worker = left.worker if left is not None else ""
+    outcome: AttemptOutcome = "cancelled" if stopped else "failed"
+    attempt = history.lost_attempt(inp, outcome, deliveries=run.deliveries, worker=worker, at=now)
+    letters.remember(run, attempt)
+    job_records.keep(state, [Record(tenant=state.tenant, ref=state.ref, attempt=attempt)])
 
 
 # -- the end of an execution -----------------------------------------------------------------------
@@ -236,5 +250,6 @@ def finished(state: JobState, run: RunState, outcome: Outcome, reason: str | Non
         state.stats = stats.after_run(state.stats, outcome, ended_at)
     if row is not None:
         state.last_run = history.last_run(row)
+        letters.after_end(state, run, outcome, row)
     if run.started_at is not None or run.group_since is not None:
         overlap.settle(state, of_loop(run, ended_at), ended_at)

@@ -1,0 +1,89 @@
+"""What a job, or a run beside it, does about dead letters when an execution has ended.
+
+Who tells a letter of its end is the workflow that ran the execution; the bound on a job's open letters
+is the job's own.
+"""
+
+from __future__ import annotations
+
+from workflows.contracts.dead_letter import OPEN_A_JOB, STORY_MAX, DeadLetter, LetterEnded
+from workflows.contracts.errands import OpenDeadLetter, TellDeadLetter
+from workflows.contracts.job import JobState, RunEnded, RunState
+from workflows.contracts.records import AttemptRow, ExecutionRow, Outcome
+from workflows.domain import errands
+
+
+def remember(run: RunState, attempt: AttemptRow) -> None:
+    """An attempt has ended: part of the story, without the target's answer."""
+    told = attempt.model_copy(update={"answer": None})
+    run.story = [*(known for known in run.story if known.attempt != told.attempt), told][-STORY_MAX:]
+
+
+def after_end(state: JobState, run: RunState, outcome: Outcome, row: ExecutionRow) -> None:
+    """The execution of ``run`` has ended as ``row`` says."""
+    trigger = run.occurrence.trigger
+    if outcome == "dead_lettered":
+        errands.add(state, OpenDeadLetter(letter=_letter(state, run, row)))
+        _remember_open(state, row)
+    elif outcome == "succeeded" and trigger in ("redrive", "backfill"):
+        _tell(state, run, row, "succeeded")
+    elif trigger == "redrive":
+        _tell(state, run, row, "replaced" if outcome == "replaced" else "cancelled")
+
+
+def after_beside(state: JobState, end: RunEnded) -> None:
+    """A run beside the job has ended, and has told its letter itself."""
+    if end.last_run.outcome == "dead_lettered":
+        at = end.ended_at
+        fields = end.last_run.model_dump() | {"fires_at": end.last_run.scheduled_time, "ended_at": at}
+        _remember_open(state, ExecutionRow(seq=0, **fields))
+
+
+def closed(state: JobState, key: str) -> None:
+    """A dead letter is not open any more."""
+    state.open_letters = [known for known in state.open_letters if known != key]
+
+
+def _remember_open(state: JobState, row: ExecutionRow) -> None:
+    """A letter that is open already keeps its place; of too many, the oldest is closed."""
+    if row.key not in state.open_letters:
+        state.open_letters = [*state.open_letters, row.key]
+    while len(state.open_letters) > OPEN_A_JOB:
+        oldest, *state.open_letters = state.open_letters
+        word = LetterEnded(key=oldest, outcome="evicted", at=row.ended_at or row.fires_at)
+        errands.add(state, TellDeadLetter(tenant=state.tenant, ended=word))
+
+
+def _letter(state: JobState, run: RunState, row: ExecutionRow) -> DeadLetter:
+    return DeadLetter(
+        tenant=state.tenant,
+        job=state.job,
+        ref=state.ref,
+        execution=row,
+        occurrence=run.occurrence,
+        definition=state.definition,
+        revision=state.revision,
+        attempts=run.story,
+        next_attempt=_next_attempt(run),
+        opened_at=row.ended_at or row.fires_at,
+        hints=state.hints,
+    )
+
+
+def _next_attempt(run: RunState) -> int:
+    """The first one that was not sent. A redrive uses up its first attempt in any case, which names it."""
+    sent = run.deliveries > 0 or run.attempt == run.first_attempt
+    return run.attempt + 1 if sent else run.attempt
+
+
+def _tell(state: JobState, run: RunState, row: ExecutionRow, outcome: str) -> None:
+    word = LetterEnded.model_validate(
+        {
+            "key": run.occurrence.key,
+            "outcome": outcome,
+            "at": row.ended_at or row.fires_at,
+            "next_attempt": _next_attempt(run),
+            "attempts": run.story,
+        }
+    )
+    errands.add(state, TellDeadLetter(tenant=state.tenant, ended=word))
