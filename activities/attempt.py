@@ -19,6 +19,7 @@ from activities.callback import Callbacks
 from activities.clock import Clock, ServerOffset
 from activities.fence import Fences
 from activities.hold import Hold, Sender
+from activities.overrun import Tell, watch
 from activities.records import Recorder
 from activities.stop import ask_to_stop
 from activities.turnstile import Turnstile
@@ -72,6 +73,7 @@ class Places:
     tzdata: str
     callbacks: Callbacks | None = None
     """None: there is no public URL, and jobs with callbacks fail."""
+    tell_incident: Tell | None = None
     worker_commands: bool = True
     """The server tells this process at once that a run is to stop."""
 
@@ -97,12 +99,19 @@ class Attempts:
             places.telemetry.clock_offset(offset)
         hold = Hold(inp, info, places)
         self._holds.add(hold)
+        watching: asyncio.Task[None] | None = None
+        if inp.overrun is not None and places.tell_incident is not None:
+            watching = asyncio.create_task(
+                watch(inp.overrun, places.clock, places.telemetry, places.tell_incident)
+            )
         try:
             if self._stops_at is not None:
                 hold.worker_stops(self._stops_at)
             report = await self._answer_for(hold)
         finally:
             self._holds.discard(hold)
+            if watching is not None:
+                watching.cancel()
         if hold.handed_over is not None and places.callbacks is not None:
             places.recorder.offer(inp.records)
             await _undisturbed(places.callbacks.hand_over(hold.handed_over, places.fences))

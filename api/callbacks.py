@@ -25,6 +25,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from api.callback_fate import Fate, Found, fate_of
 from api.clock import Clock
 from api.connection import Connection
+from api.overruns import Overruns
 from api.problem_table import SOON
 from api.problems import Kind, ProblemError
 from infra.callback_token import CallbackTokens, NoCallbackToken
@@ -48,11 +49,14 @@ log = logging.getLogger(__name__)
 
 
 class Callbacks:
-    def __init__(self, connection: Connection, tokens: CallbackTokens | None, clock: Clock) -> None:
+    def __init__(
+        self, connection: Connection, tokens: CallbackTokens | None, clock: Clock, overruns: Overruns
+    ) -> None:
         """``tokens``: None where the installation's signing secret is not known here."""
         self._connection = connection
         self._tokens = tokens
         self._clock = clock
+        self._overruns = overruns
 
     def claims(self, token: str) -> CallbackClaims:
         """What a token says. Raises 404 for one that is none of ours, 410 for one that is too old."""
@@ -82,6 +86,7 @@ class Callbacks:
             await self._beat(activity, claims)
 
         await self._serve(claims, renew)
+        self._overruns.note(claims, self._clock())
 
     async def complete(self, claims: CallbackClaims, answer: str | None) -> None:
         """The run has succeeded. That counts over a stop that has not reached the target."""

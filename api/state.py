@@ -27,6 +27,7 @@ from api.jobs.locks import JobLocks
 from api.jobs.refs import Refs
 from api.jobs.sweeper import Sweeper
 from api.once import Once
+from api.overruns import Overruns
 from api.rate import RequestRate
 from infra.callback_token import CallbackTokens
 from infra.database.audit import AuditLog
@@ -75,7 +76,10 @@ class AppState:
         self.bulks = Bulks(self.temporal)
         self.cancelling = Cancelling(self.temporal, self.changes, self.history)
         secret = settings.signing_secret.get_secret_value()
-        self.callbacks = Callbacks(self.temporal, CallbackTokens(secret) if secret else None, clock)
+        self.overruns = Overruns(self.temporal)
+        self.callbacks = Callbacks(
+            self.temporal, CallbackTokens(secret) if secret else None, clock, self.overruns
+        )
         self.editing = Editing(self.temporal, self.changes, settings, clock)
         self._schema_ready = asyncio.Event()
 
@@ -103,6 +107,7 @@ class AppState:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self.overruns.close()
             await self.audit.close()
             await self.verifier.close()
             await self.temporal.close()

@@ -40,6 +40,9 @@ class Telemetry:
             "carillon.reaps",
             description="Attempts taken over after another worker lost their lease in mid-run",
         )
+        self._overruns = meter.create_counter(
+            "carillon.overruns", description="Runs still active when they had been in the way for too long"
+        )
         self._fences = meter.create_counter(
             "carillon.fences.refused", description="Runs not fired because the server said they are not ours"
         )
@@ -96,6 +99,9 @@ class Telemetry:
 
     def reaped(self) -> None:
         self._reaps.add(1)
+
+    def overran(self) -> None:
+        self._overruns.add(1)
 
     def fence_refused(self) -> None:
         self._fences.add(1)

@@ -61,6 +61,7 @@ async def temporal_settings(
         database_url=f"sqlite+aiosqlite:///{data_dir / 'carillon.db'}",
         jwt_secret="test-jwt-secret-of-32-bytes-or-more",
         signing_secret="test-signing-secret-of-32-bytes-or-more",
+        public_url="http://carillon.example",
         allow_networks=("127.0.0.0/8", "::1/128"),
     )
     client = await connect_when_ready(settings, within=READY_WITHIN)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Self
 
 from temporalio.client import Client, WorkflowHandle
@@ -20,7 +21,7 @@ from activities.attempt import Attempts, Places, ReturnRate
 from activities.callback import Callbacks
 from activities.clock import Clock, ServerOffset, SystemClock
 from activities.fence import Fences
-from activities.incidents import Incidents
+from activities.incidents import Incidents, tell
 from activities.planning import Planning
 from activities.records import Records
 from activities.targets.http import HttpSender
@@ -129,6 +130,7 @@ class Fleet:
             hold_limit=self.settings.look_ahead,
             tzdata=tzdata_version(),
             callbacks=Callbacks.of(self.settings),
+            tell_incident=partial(tell, self.client),
             worker_commands=self.settings.worker_commands,
         )
         self.attempts = Attempts(places)

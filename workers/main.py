@@ -8,6 +8,7 @@ import os
 import resource
 import socket
 from datetime import timedelta
+from functools import partial
 from importlib.metadata import version
 
 from temporalio.client import Client
@@ -20,7 +21,7 @@ from activities.callback import Callbacks
 from activities.clock import ServerOffset, SystemClock
 from activities.dead_letters import Letters
 from activities.fence import Fences
-from activities.incidents import Incidents
+from activities.incidents import Incidents, tell
 from activities.planning import Planning
 from activities.records import Records
 from activities.targets.http import HttpSender
@@ -90,6 +91,7 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
             hold_limit=settings.look_ahead,
             tzdata=tzdata_version(),
             callbacks=Callbacks.of(settings),
+            tell_incident=partial(tell, client),
             worker_commands=settings.worker_commands,
         )
     )

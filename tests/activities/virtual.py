@@ -107,6 +107,9 @@ class Target:
     frozen: list[float] = field(default_factory=list)
     """Seconds for which the process stands still before each write."""
     takes: float = 0.0
+    frozen_before_answer: float = 0.0
+    """Seconds for which the process stands still while the answer comes."""
+    answer: Answer = field(default_factory=lambda: Answer(outcome="succeeded", status_code=200))
     written: list[tuple[datetime, datetime, Delivery]] = field(default_factory=list)
 
     async def send(
@@ -118,7 +121,8 @@ class Target:
         self.written.append((self.clock.true_now(), self.clock.now(), delivery))
         if self.takes:
             await self.clock.sleep(self.takes)
-        return Answer(outcome="succeeded", status_code=200)
+        self.clock.stand_still(self.frozen_before_answer)
+        return self.answer
 
 
 @dataclass
@@ -153,8 +157,10 @@ class Worker:
         left: HeartbeatDetails | None = None,
         given_again: datetime | None = None,
         server_behind: float | None = None,
+        **places: Any,
     ) -> None:
-        """``left``: what a lost holder left. ``given_again``: when the server was ready to give the attempt
+        """``places``: what the process has beside the usual. ``left``: what a lost holder left.
+        ``given_again``: when the server was ready to give the attempt
         to this holder, after the other's. ``server_behind``: seconds, as was measured before."""
         self.inp = inp
         self.clock = clock or VirtualClock()
@@ -177,6 +183,7 @@ class Worker:
                 worker="virtual",
                 hold_limit=timedelta(seconds=30),
                 tzdata="2026a",
+                **places,
             )
         )
         self.environment = ActivityEnvironment()

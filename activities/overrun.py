@@ -1,0 +1,43 @@
+"""An overrun, told while it lasts: a run that is still active when it has been in the way for too long.
+
+The job counts what it skips only when the run ends, which for a run that hangs may be a day. So the one
+who has the run tells the incident at the instant that the job has named.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from math import inf
+
+from temporalio.service import RPCError
+
+from activities.clock import Clock, sleep_until
+from infra.telemetry import Telemetry
+from workflows.contracts.attempt import Overrun
+from workflows.contracts.incident import IncidentWord
+
+Tell = Callable[[IncidentWord], Awaitable[None]]
+"""Safe to repeat; raises RPCError when the server is away."""
+TRIES = 20
+AGAIN_S = 5.0
+
+log = logging.getLogger(__name__)
+
+
+async def watch(overrun: Overrun, clock: Clock, telemetry: Telemetry, tell: Tell) -> None:
+    """Wait for the instant, count the overrun and tell of it. Cancelled when the run has ended; nothing
+    that goes wrong here reaches the run."""
+    await sleep_until(clock, overrun.at, inf)
+    telemetry.overran()
+    for _ in range(TRIES):
+        try:
+            await tell(overrun.word)
+        except (RPCError, TimeoutError) as error:
+            log.warning("the incident of an overrun was not told, once more: %s", error)
+            await clock.sleep(AGAIN_S)
+        except Exception:
+            log.exception("an overrun cannot be told of")
+            return
+        else:
+            return
