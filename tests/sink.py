@@ -40,6 +40,8 @@ Answer = Callable[[Arrival, int], Awaitable[web.Response]]
 class Sink:
     arrivals: list[Arrival] = field(default_factory=list)
     answers: dict[str, Answer] = field(default_factory=dict)
+    notices_hang_ups: bool = False
+    """An answer under way is cancelled when its client closes the connection."""
     port: int = 0
     _runner: web.AppRunner | None = None
     _arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -47,7 +49,9 @@ class Sink:
     async def start(self) -> Self:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._receive)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=0.1, handler_cancellation=self.notices_hang_ups
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0, backlog=4096)
         await site.start()

@@ -19,7 +19,6 @@ with workflow.unsafe.imports_passed_through():
     from workflows.contracts.base import rfc3339
     from workflows.contracts.job import FiredSignal, JobState, RunState, StopIntent
     from workflows.domain import backlog, errands, job_records, job_sources, job_state, look_ahead
-    from workflows.domain.active import is_planned, is_unserved
 
 RUNS_PER_HISTORY = 50
 """Attempts after which a workflow continues as new."""
@@ -133,7 +132,7 @@ class Attempting:
             job_state.lease_lost(state, run, call.inp, left=lost.details, stopped=stopped, now=now)
         elif lost.cancelled or call.is_stopped:
             job_state.stopped_unfired(state, run, call.inp, call.intent, now)
-        elif is_unserved(run) and is_planned(run.occurrence.trigger):
+        elif job_state.can_be_planned_again(state, run):
             job_sources.put_back(state, run, now)  # nobody fired it in all that time: decided again, as late
             job_state.drop_plan(state)
 

@@ -104,19 +104,29 @@ class Planned(Requested):
             return None
         if state.pause is not None or state.deleted or (call is not None and call.is_stopped):
             return None
-        if not state.plan and not state.plan_exhausted:
-            await self._plan()
+        due = self._behind_run()
         run = state.run
-        return next(
-            (one for one in state.plan if run is None or one.scheduled_time != run.occurrence.scheduled_time),
-            None,
-        )
+        if due is None and not state.plan_exhausted and not (run and active.is_held(run, workflow.now())):
+            job_sources.serve_run(state)
+            await self._plan()
+            due = self._behind_run()
+        return due
+
+    def _behind_run(self) -> PlannedOccurrence | None:
+        """The next planned occurrence that is not the one of the active run."""
+        plan, run = self.state.plan, self.state.run
+        mine = None if run is None else run.occurrence.scheduled_time
+        return next((one for one in plan if one.scheduled_time != mine), None)
 
     async def _fell_due(self, due: PlannedOccurrence) -> bool:
         """Decide about an occurrence that is due beside an active run; False: it waits for its end."""
         state, now = self.state, workflow.now()
         if due.scheduled_time in state.skips:
             job_changes.skip_asked(state, due, now)
+            return True
+        if due.not_after is not None and due.not_after < now:
+            job_sources.serve_run(state)
+            job_state.drop_plan(state)  # late by now: the planner settles the stretch as one
             return True
         definition = state.definition
         around = active.runs(state, now)
@@ -133,5 +143,6 @@ class Planned(Requested):
         job_sources.begin_planned(aside, due, workflow.now())
         if not await self._run_beside(aside):
             return False
+        job_sources.serve_run(state)
         job_sources.mark_served(state, due.scheduled_time)
         return True

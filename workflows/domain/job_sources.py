@@ -67,7 +67,6 @@ def put_back(state: JobState, run: RunState, now: datetime) -> None:
     """
     state.run = None
     occurrence = run.occurrence
-    at = occurrence.scheduled_time
     if occurrence.trigger == "manual":
         request = names.suffix_of(occurrence.key)
         manual = ManualRun(request=request, at=occurrence.fires_at, body=occurrence.body, forced=run.forced)
@@ -81,9 +80,23 @@ def put_back(state: JobState, run: RunState, now: datetime) -> None:
             forced=run.forced,
         )
         state.redrives.insert(0, queued)
-    elif is_planned(occurrence.trigger) and at <= state.cursor:
-        state.scheduled_runs -= 1
-        job_records.record_stretch(state, Stretch(count=1, first=at, last=at), "missed", "edited", now)
+    elif is_passed(state, run):
+        leave_out(state, run, "edited", now)
+
+
+def is_passed(state: JobState, run: RunState) -> bool:
+    """The plan has gone past this occurrence: it runs now, or it is left out for good."""
+    occurrence = run.occurrence
+    return is_planned(occurrence.trigger) and occurrence.scheduled_time <= state.cursor
+
+
+def leave_out(state: JobState, run: RunState, reason: str | None, now: datetime) -> None:
+    """An occurrence that counted as served does not run after all."""
+    at = run.occurrence.scheduled_time
+    state.run = None
+    state.scheduled_runs -= 1
+    state.served = [one for one in state.served if one != at]
+    job_records.record_stretch(state, Stretch(count=1, first=at, last=at), "missed", reason, now)
 
 
 def mark_served(state: JobState, scheduled_time: datetime) -> None:
@@ -94,6 +107,13 @@ def mark_served(state: JobState, scheduled_time: datetime) -> None:
     state.served = [*state.served[1 - SERVED_KEPT :], scheduled_time]
     state.scheduled_runs += 1
     state.plan = [due for due in state.plan if due.scheduled_time > scheduled_time]
+
+
+def serve_run(state: JobState) -> None:
+    """The plan is about to go past the run there is, which is due: it counts as served."""
+    run = state.run
+    if run is not None and is_planned(run.occurrence.trigger):
+        mark_served(state, run.occurrence.scheduled_time)
 
 
 # -- runs beside the loop --------------------------------------------------------------------------

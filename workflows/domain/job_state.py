@@ -13,7 +13,7 @@ from workflows.contracts.planning import Plan, PlanInput
 from workflows.contracts.records import AttemptOutcome, ExecutionRow, Outcome, Record
 from workflows.domain import backlog, history, job_records, letters, overlap, stats
 from workflows.domain.active import is_planned, is_unserved, of_loop
-from workflows.domain.job_sources import mark_served, put_back
+from workflows.domain.job_sources import is_passed, leave_out, mark_served, put_back
 
 CLOCK_SLACK = timedelta(minutes=1)
 """A clock this far behind the last served instant has been set back (architecture.md, section 4)."""
@@ -132,7 +132,7 @@ def returned(state: JobState, run: RunState, inp: AttemptInput, report: AttemptR
         settle(state, run, inp, history.stopped(stop.reason), stop.reason, now)
     elif stop.intent == "if_held" and not report.fired:
         stopped_unfired(state, run, inp, stop, now)
-    elif report.reason == "clock_behind" and is_unserved(run) and is_planned(run.occurrence.trigger):
+    elif report.reason == "clock_behind" and can_be_planned_again(state, run):
         put_back(state, run, now)  # planned under a clock that has been set back since
         drop_plan(state)
     else:
@@ -142,8 +142,16 @@ def returned(state: JobState, run: RunState, inp: AttemptInput, report: AttemptR
             run.not_after = None  # it had its chance in time: what follows is a wait of our own making
 
 
+def can_be_planned_again(state: JobState, run: RunState) -> bool:
+    """Nobody fired it, and the planner can decide about its occurrence anew."""
+    return is_unserved(run) and is_planned(run.occurrence.trigger) and not is_passed(state, run)
+
+
 def late(state: JobState, run: RunState, now: datetime) -> None:
     """The first chance to fire came too late: the planner applies the catch-up policy."""
+    if is_passed(state, run):
+        leave_out(state, run, None, now)
+        return
     put_back(state, run, now)
     drop_plan(state)
     state.late_until = run.occurrence.scheduled_time
