@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev run test check bench lock clean
+.PHONY: help setup setup-dev run test check bench faults lock clean
 
 help:
 	@echo 'make run      set up, then run an installation here (options in ARGS, as in ARGS="--workers 2")'
@@ -13,6 +13,7 @@ help:
 	@echo 'make test     set up for development, then run the tests (options in ARGS)'
 	@echo 'make check    format, lint, types, imports, locks'
 	@echo 'make bench    measure'
+	@echo 'make faults   deal random faults for as long as you like (options in ARGS, as in ARGS="--rounds 20 --seed 7")'
 	@echo 'make lock     compile the lock files anew (needs uv)'
 
 setup: $(VENV)/.installed
@@ -71,6 +72,9 @@ check: setup-dev
 
 bench: setup-dev
 	$(BIN)/python3 -m tests.bench.burst $(ARGS)
+
+faults: setup-dev
+	$(BIN)/python3 -m tests.faults.mix $(ARGS)
 
 lock:
 	@command -v uv >/dev/null || { echo 'uv is needed: pip install uv' >&2; exit 1; }

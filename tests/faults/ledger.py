@@ -90,6 +90,8 @@ class Account:
     """Every instant that was due while the job was active, in order."""
     visits: Sequence[Visit]
     rows: Sequence[Row]
+    asked: Sequence[str] = ()
+    """Keys of runs that were asked for and accepted."""
 
 
 @dataclass(frozen=True)
@@ -150,6 +152,9 @@ def _single(account: Account) -> Balance:
     job, rows = account.job, {row.key: row for row in account.rows}
     found = Balance(planned=len(account.planned), deliveries=len(account.visits))
     found.findings += _unaccounted(account)
+    found.findings += [
+        Finding("lost", job, f"{key} was accepted and has no row") for key in account.asked if key not in rows
+    ]
     visits: dict[str, list[Visit]] = {}
     for visit in sorted(account.visits, key=lambda one: one.start):
         visits.setdefault(visit.key, []).append(visit)

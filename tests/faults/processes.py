@@ -7,14 +7,13 @@ import os
 import signal
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import httpx
 
-from tests.faults.ledger import Account, Row, epoch
-from tests.faults.receiver import Receiver
+from tests.faults.ledger import Row
 from tests.processes.conftest import Installation
 
 LEASE = 3
@@ -49,12 +48,18 @@ async def until_started(installation: Installation, part: str, *, other_than: Se
     return found
 
 
-@contextmanager
-def database_locked(installation: Installation) -> Iterator[None]:
+@asynccontextmanager
+async def database_locked(installation: Installation) -> AsyncIterator[None]:
     """Nobody else reads or writes a row meanwhile."""
-    lock = sqlite3.connect(installation.data_dir / "carillon.db", isolation_level=None, timeout=30)
+    lock = sqlite3.connect(installation.data_dir / "carillon.db", isolation_level=None, timeout=0)
     try:
-        lock.execute("BEGIN EXCLUSIVE")
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    lock.execute("BEGIN EXCLUSIVE")
+                    break
+                except sqlite3.OperationalError:  # somebody writes, and may be frozen over it
+                    await asyncio.sleep(0.01)
         yield
         lock.execute("ROLLBACK")
     finally:
@@ -106,15 +111,6 @@ def planned(anchor: float, every: int, until: float) -> list[float]:
     return [anchor + every * number for number in range(max(0, int((until - anchor) // every) + 1))]
 
 
-async def account_of(installation: Installation, receiver: Receiver, job: str,
-                     instants: Sequence[float]) -> Account:  # fmt: skip
-    return Account(job, instants, receiver.at(job), await rows_of(installation, job))
-
-
 def soon(seconds: int) -> str:
     """The whole second that begins in ``seconds`` or up to one more."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1 + seconds))
-
-
-def instant_of(text: str) -> float:
-    return epoch(text)

@@ -107,6 +107,7 @@ def test_it_balances(given: Account, counts: dict[str, int]) -> None:
             "lost", account([1, 2, 4], [], [row(1, "missed", last=2, count=3), row(4, "missed")]),
             id="a-stretch-counts-too-many",
         ),
+        pytest.param("lost", Account("j", [], [], [], asked=["acme/j:manual-1"]), id="an-accepted-trigger"),
         pytest.param("unrecorded", account([], [visit(1)], []), id="unrecorded"),
         pytest.param("contradicted", account([1], [visit(1)], [row(1, "skipped")]), id="run-though-skipped"),
         pytest.param("unfinished", account([1], [visit(1)], [row(1, "running")]), id="unfinished"),

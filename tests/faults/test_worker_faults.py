@@ -7,6 +7,7 @@ deals it when its own answer has been sent.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
 
@@ -21,6 +22,10 @@ from tests.faults.watched import Watched
 SHORT, LONG = 1.0, LEASE + 2.5
 AGAIN_WITHIN = 25
 """A lease, the retry, a worker's start, on a busy machine."""
+
+
+RESTARTS, RESTART_EVERY = (int(part) for part in os.environ.get("CARILLON_ROLLING", "1 0").split())
+"""``CARILLON_ROLLING="12 10"``: twelve restarts, ten seconds of the run between two of them."""
 
 
 class Blow:
@@ -143,7 +148,32 @@ async def test_a_job_that_kills_its_worker_ends_in_the_dead_letters_and_others_g
     found = await watched.settle()
     assert found.findings == []
     assert found.dead_lettered == 1
-    [account] = await watched.accounts(["poison"])
-    assert account.rows[0].reason == "leases_lost"
+    assert [row.reason for row in (await watched.account("poison")).rows] == ["leases_lost"]
     assert sent(receiver.at("poison")) == [(1, 1), (1, 2), (1, 3), (1, 4)]
     assert len({visit.execution_id for visit in receiver.at("poison")}) == 1
+
+
+@pytest.mark.timeout(60 + RESTARTS * (RESTART_EVERY + 60))
+async def test_a_rolling_restart_under_a_long_run_counts_no_reap(
+    watched: Watched, receiver: Receiver
+) -> None:
+    """Each worker that is told to stop gives the run back, which begins again as its next delivery. A reap
+    would end it at once, for none is allowed."""
+    long_enough = asyncio.Event()
+
+    async def take_long(caller: Caller) -> web.StreamResponse:
+        await long_enough.wait()
+        return caller.answer()
+
+    receiver.manners["long"] = take_long
+    await watched.once("long", max_reaps=0, timeout=3600)
+    for restart in range(RESTARTS):
+        await receiver.wait_for("long", restart + 1, within=60)
+        await asyncio.sleep(RESTART_EVERY)
+        [worker] = await until_started(watched.installation, "worker")
+        send(worker, signal.SIGTERM)
+    await receiver.wait_for("long", RESTARTS + 1, within=60)
+    long_enough.set()
+    assert await watched.until_ended("long") == "succeeded"
+    assert (await watched.settle()).findings == []
+    assert sent(receiver.at("long")) == [(1, 1 + number) for number in range(RESTARTS + 1)]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.faults.ledger import ALIVE, Account, Balance, balance, epoch
-from tests.faults.processes import LEASE, account_of, ask, planned, soon
+from tests.faults.processes import LEASE, ask, planned, rows_of, soon
 from tests.faults.receiver import Receiver
 from tests.processes.conftest import Installation
 
@@ -25,7 +24,10 @@ class Watched:
     """Of interval jobs: first instant and period in seconds."""
     singles: dict[str, float] = field(default_factory=dict)
     """Of one-offs: the instant."""
-    paused_at: dict[str, float] = field(default_factory=dict)
+    asked: dict[str, list[str]] = field(default_factory=dict)
+    """Keys of accepted triggers, by job."""
+    ended_at: dict[str, float] = field(default_factory=dict)
+    """Until when an interval job was active."""
 
     async def every(self, job: str, seconds: int, first_in: int = 1, **definition: Any) -> float:
         """A job due each ``seconds`` from an instant on, which is given back."""
@@ -53,29 +55,42 @@ class Watched:
         assert answer.status_code == 201, answer.text
         return dict(answer.json())
 
-    async def accounts(self, jobs: Iterable[str] | None = None) -> list[Account]:
-        wanted = [*self.anchors, *self.singles] if jobs is None else list(jobs)
-        return [
-            await account_of(self.installation, self.receiver, job, self._instants(job)) for job in wanted
-        ]
+    async def trigger(self, job: str, request: str) -> int:
+        """Run ``job`` once, now; the status of the answer."""
+        body, headers = {"request": request}, {"idempotency-key": request}
+        answer = await ask(self.installation, "POST", f"/jobs/{job}/trigger", json=body, headers=headers)
+        if answer.status_code == 202:
+            self.asked.setdefault(job, []).append(answer.json()["key"])
+        return answer.status_code
+
+    async def account(self, job: str) -> Account:
+        rows = await rows_of(self.installation, job)
+        asked = self.asked.get(job, [])
+        return Account(job, self._instants(job), self.receiver.at(job), rows, asked)
+
+    async def accounts(self) -> list[Account]:
+        return [await self.account(job) for job in (*self.anchors, *self.singles)]
 
     def _instants(self, job: str) -> list[float]:
         if job in self.singles:
             return [self.singles[job]]
         anchor, every = self.anchors[job]
-        return planned(anchor, every, self.paused_at.get(job, time.time()))
+        return planned(anchor, every, self.ended_at.get(job, time.time()))
 
     async def settle(self, within: float = SETTLED_WITHIN, **rules: Any) -> Balance:
         """Pause what goes on for ever, wait until nothing is alive and all is written, and compare.
 
         ``rules`` are those of :func:`tests.faults.ledger.balance`.
         """
+        await asyncio.gather(*(self._pause(job) for job in self.anchors))
+        await self._rest(within)
+        # What a pause held up is counted when it ends: so up to that instant everything has a row.
         for job in self.anchors:
-            if job not in self.paused_at:
-                at = time.time()
-                answer = await ask(self.installation, "POST", f"/jobs/{job}/pause", json={"reason": "done"})
-                assert answer.status_code == 200, answer.text
-                self.paused_at[job] = at
+            self.ended_at[job] = time.time()
+            answer = await ask(self.installation, "POST", f"/jobs/{job}/resume")
+            assert answer.status_code == 200, answer.text
+            await self._pause(job)
+        await self._rest(within)
         end = time.monotonic() + within
         while True:
             found = balance(await self.accounts(), **rules)
@@ -84,11 +99,36 @@ class Watched:
                 return found
             await asyncio.sleep(0.3)
 
+    async def _pause(self, job: str) -> None:
+        answer = await ask(self.installation, "POST", f"/jobs/{job}/pause", json={"reason": "done"})
+        assert answer.status_code == 200, answer.text
+
+    async def _rest(self, within: float) -> None:
+        """Until no run is alive, or ``within`` is over: then the ledger says what does not end."""
+        end = time.monotonic() + within
+        for job in (*self.anchors, *self.singles):
+            while time.monotonic() < end:
+                if not any(row.outcome in ALIVE for row in (await self.account(job)).rows):
+                    break
+                await asyncio.sleep(0.2)
+
     async def until_ended(self, job: str, within: float = 30) -> str:
         """The outcome of the only execution of ``job``."""
         async with asyncio.timeout(within):
             while True:
-                [account] = await self.accounts([job])
-                if len(account.rows) == 1 and account.rows[0].outcome not in ALIVE:
-                    return account.rows[0].outcome
+                rows = (await self.account(job)).rows
+                if len(rows) == 1 and rows[0].outcome not in ALIVE:
+                    return rows[0].outcome
                 await asyncio.sleep(0.1)
+
+    async def until_going(self, job: str, within: float = 60) -> None:
+        """Until an occurrence of this interval job that is due from now on is accounted for."""
+        now = time.time()
+        async with asyncio.timeout(within):
+            while not any(row.last >= now for row in (await self.account(job)).rows):
+                await asyncio.sleep(0.3)
+
+    async def delete(self) -> None:
+        for job in (*self.anchors, *self.singles):
+            answer = await ask(self.installation, "DELETE", f"/jobs/{job}")
+            assert answer.status_code == 200, answer.text

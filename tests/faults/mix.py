@@ -1,0 +1,285 @@
+"""A seeded random mix of faults over jobs of several kinds, and the ledger at the end of each round.
+
+``make faults ARGS="--rounds 20 --seconds 30 --seed 7"``. A round makes its own jobs, deals a blow each
+second or so to the processes, the database and the target, heals everything, waits until every job goes on,
+pauses them and balances their accounts. What the seed decides is the order of blows and moods; what they
+meet is up to the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from rich.console import Console
+from rich.table import Table
+
+from tests.faults.ledger import Balance
+from tests.faults.processes import LEASE, database_locked, frozen, pids, send
+from tests.faults.receiver import Caller, Receiver
+from tests.faults.watched import Watched
+from tests.processes.conftest import Installation, installed
+
+DEATHS, TRUCE = 8, 25.0
+"""After so many deaths of a part it is left alone for so many seconds: ``carillon up`` gives a child up
+that never lives for ten seconds, and that is no fault to test here."""
+TIMEOUT = 4
+SILLY = ("-1", "soon", "1", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 99 Oct 2026 07:28:00 GMT")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Jobs of a round: how often, and how their target behaves."""
+
+    name: str
+    every: int
+    moody: bool
+    definition: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def may_overlap(self) -> bool:
+        return bool(self.definition.get("concurrency", {}).get("policy") == "allow")
+
+
+KINDS = (
+    Kind("prompt", 1, False),
+    Kind("restless", 1, True),
+    Kind("moody", 2, True),
+    Kind("slow", 3, True, {"retry": {"initial_interval": 2, "max_attempts": 2}}),
+    Kind("rare", 5, True, {"max_reaps": 1}),
+)
+
+
+class Mood:
+    """What a moody target does with a request, by chance. Worse while there is ``trouble``."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self.trouble = False
+
+    async def __call__(self, caller: Caller) -> web.StreamResponse:
+        draw = self._chance.random() * (0.5 if self.trouble else 1.0)
+        if draw < 0.05:
+            return await caller.hang()
+        if draw < 0.10:
+            return await caller.drip()
+        if draw < 0.16:
+            await asyncio.sleep(self._chance.uniform(0, 0.5))
+            return caller.reset()
+        if draw < 0.22:
+            return caller.answer(500)
+        if draw < 0.26:
+            return caller.answer(429, retry_after=self._chance.choice(SILLY))
+        if draw < 0.60:
+            await asyncio.sleep(self._chance.uniform(0.1, 3))
+        return caller.answer()
+
+
+class Blows:
+    """The faults, dealt at random until they are to end. Each heals by itself."""
+
+    def __init__(self, installation: Installation, moods: list[Mood], chance: random.Random) -> None:
+        self._installation = installation
+        self._moods = moods
+        self._chance = chance
+        self._deaths: dict[str, deque[float]] = {
+            part: deque(maxlen=DEATHS) for part in ("worker", "api", "server")
+        }
+        self._locked = asyncio.Lock()
+        self.dealt: Counter[str] = Counter()
+
+    async def deal(self, seconds: float) -> None:
+        """Returns when the last one has healed."""
+        kinds: dict[str, tuple[int, Callable[[], Awaitable[bool]]]] = {
+            "worker killed": (4, lambda: self._kill("worker")),
+            "worker stopped": (2, lambda: self._kill("worker", signal.SIGTERM)),
+            "worker frozen": (4, lambda: self._freeze("worker", 0.3, LEASE + 3)),
+            "server killed": (1, lambda: self._kill("server")),
+            "server frozen": (1, lambda: self._freeze("server", 0.3, 3)),
+            "API killed": (2, lambda: self._kill("api")),
+            "API frozen": (1, lambda: self._freeze("api", 0.3, 3)),
+            "database locked": (2, self._lock),
+            "target in trouble": (2, self._trouble),
+        }
+        end = time.monotonic() + seconds
+        async with asyncio.TaskGroup() as group:
+            while (left := end - time.monotonic()) > 0:
+                [name] = self._chance.choices(list(kinds), [weight for weight, _ in kinds.values()])
+                group.create_task(self._one(name, kinds[name][1]))
+                await asyncio.sleep(min(left, self._chance.uniform(0.3, 1.7)))
+
+    async def _one(self, name: str, blow: Callable[[], Awaitable[bool]]) -> None:
+        if await blow():
+            self.dealt[name] += 1
+
+    async def _kill(self, part: str, number: signal.Signals = signal.SIGKILL) -> bool:
+        deaths, now = self._deaths[part], time.monotonic()
+        if len(deaths) == DEATHS:
+            if now - deaths[-1] < TRUCE:
+                return False
+            deaths.clear()
+        found = pids(self._installation, part)
+        if not found:
+            return False
+        deaths.append(now)
+        send(self._chance.choice(sorted(found)), number)
+        return True
+
+    async def _freeze(self, part: str, least: float, most: float) -> bool:
+        found = pids(self._installation, part)
+        seconds = self._chance.uniform(least, most)
+        if not found:
+            return False
+        async with frozen(self._chance.choice(sorted(found))):
+            await asyncio.sleep(seconds)
+        return True
+
+    async def _lock(self) -> bool:
+        seconds = self._chance.uniform(0.5, 4)
+        if self._locked.locked():
+            return False
+        async with self._locked, database_locked(self._installation):
+            await asyncio.sleep(seconds)
+        return True
+
+    async def _trouble(self) -> bool:
+        mood, seconds = self._chance.choice(self._moods), self._chance.uniform(2, 8)
+        mood.trouble = True
+        await asyncio.sleep(seconds)
+        mood.trouble = False
+        return True
+
+
+@dataclass
+class Figures:
+    """Of all rounds together."""
+
+    rounds: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    balance: Balance = field(default_factory=Balance)
+    one_offs: int = 0
+    triggers: int = 0
+
+
+async def play(installation: Installation, receiver: Receiver, *, number: int, seed: int,
+               seconds: float) -> Figures:  # fmt: skip
+    """One round. Its jobs are deleted at the end if their accounts balance."""
+    chance = random.Random(f"{seed}/{number}")
+    watched, moods = Watched(installation, receiver), []
+    for kind in KINDS:
+        job = f"{kind.name}-{number}"
+        if kind.moody:
+            receiver.manners[job] = mood = Mood(random.Random(f"{seed}/{number}/{kind.name}"))
+            moods.append(mood)
+        await watched.every(job, kind.every, 2, timeout=TIMEOUT, **kind.definition)
+    blows = Blows(installation, moods, chance)
+    asking = asyncio.create_task(_ask_now_and_then(watched, number, random.Random(f"{seed}/{number}/asking")))
+    await blows.deal(seconds)
+    asking.cancel()
+    await asyncio.wait({asking})
+    if not asking.cancelled() and (error := asking.exception()):
+        raise error
+    await asyncio.gather(*(watched.until_going(job) for job in watched.anchors))
+    found = await watched.settle(side_by_side=[f"{kind.name}-{number}" for kind in KINDS if kind.may_overlap])
+    if not found.findings:
+        await watched.delete()
+    triggers = sum(len(keys) for keys in watched.asked.values())
+    return Figures(1, blows.dealt, found, len(watched.singles), triggers)
+
+
+async def _ask_now_and_then(watched: Watched, number: int, chance: random.Random) -> None:
+    """One-offs and triggers, each asked for until somebody answers."""
+    for count in range(1_000_000):
+        await asyncio.sleep(chance.uniform(0.5, 3))
+        if chance.random() < 0.5:
+            await watched.once(f"once-{number}-{count}", chance.randrange(3))
+        else:
+            status = await watched.trigger(chance.choice(list(watched.anchors)), f"asked-{number}-{count}")
+            assert status in (202, 409), status
+
+
+async def play_all(data_dir: Path, *, rounds: int, seconds: float, seed: int,
+                   tell: Callable[[int, Figures], None] = lambda _, __: None) -> Figures:  # fmt: skip
+    """``rounds`` rounds in one installation with two workers."""
+    total = Figures()
+    receiver = await Receiver().start()
+    try:
+        async with installed(data_dir, "--workers", "2") as installation:
+            for number in range(1, rounds + 1):
+                one = await play(installation, receiver, number=number, seed=seed, seconds=seconds)
+                total.rounds += 1
+                total.faults += one.faults
+                total.balance.add(one.balance)
+                total.one_offs += one.one_offs
+                total.triggers += one.triggers
+                tell(number, one)
+    finally:
+        await receiver.stop()
+    return total
+
+
+def table(figures: Figures) -> Table:
+    found = figures.balance
+    shown = Table(title="Random faults", show_header=False)
+    lines: list[tuple[str, object]] = [
+        ("rounds", figures.rounds),
+        *sorted(figures.faults.items()),
+        ("occurrences planned", found.planned),
+        ("one-offs, triggers", f"{figures.one_offs}, {figures.triggers}"),
+        ("deliveries", found.deliveries),
+        (
+            "lost, unfinished, unrecorded",
+            len(found.of_kind("lost", "unfinished", "unrecorded", "contradicted")),
+        ),
+        ("overlaps", len(found.of_kind("overlap"))),
+        ("overlaps with a lost lease", len(found.named)),
+        ("repeats not to be recognised", len(found.of_kind("unrecognisable"))),
+        ("early", len(found.of_kind("early"))),
+        ("delivered again, retried", f"{found.again}, {found.retries}"),
+        ("dead letters", found.dead_lettered),
+        ("skipped, missed", f"{found.skipped}, {found.missed}"),
+    ]
+    for name, value in lines:
+        shown.add_row(name, str(value))
+    return shown
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--seconds", type=float, default=30, help="of faults in a round")
+    options.add_argument("--seed", type=int, default=None)
+    options.add_argument("--data-dir", type=Path, default=None, help="kept, with the logs; else a new one")
+    given = options.parse_args()
+    seed = random.randrange(1_000_000) if given.seed is None else given.seed
+    data_dir = given.data_dir or Path(tempfile.mkdtemp(prefix="carillon-faults-")) / "data"
+    out = Console(width=160)
+    out.print(f"seed {seed}, data in {data_dir}")
+
+    def tell(number: int, one: Figures) -> None:
+        found, faults = one.balance, sum(one.faults.values())
+        named = f"{len(found.named)} overlaps with a lost lease"
+        out.print(f"round {number}: {faults} faults, {found.deliveries} deliveries, {named}", highlight=False)
+        for finding in found.findings:
+            out.print(f"  {finding}", highlight=False)
+
+    figures = asyncio.run(
+        play_all(data_dir, rounds=given.rounds, seconds=given.seconds, seed=seed, tell=tell)
+    )
+    out.print(table(figures))
+    sys.exit(1 if figures.balance.findings else 0)
+
+
+if __name__ == "__main__":
+    main()
