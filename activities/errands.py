@@ -11,6 +11,7 @@ from temporalio import activity
 from temporalio.client import Client
 
 from activities.dead_letters import open_letter, tell_letter
+from activities.groups import leave_group
 from activities.incidents import tell
 from workflows.contracts.errands import Errand
 from workflows.contracts.names import ERRANDS_ACTIVITY
@@ -35,6 +36,6 @@ class Errands:
             case "tell_incident":
                 await tell(self._client, errand.word)
             case "leave_group":
-                raise NotImplementedError
+                await leave_group(self._client, errand.tenant, errand.leave)
             case _:
                 assert_never(errand)

@@ -165,6 +165,13 @@ class Fleet:
             with suppress(RPCError):
                 await job.terminate("the test is over")
 
+    async def restarted(self, **changes: Any) -> Self:
+        """The same fleet with other settings."""
+        jobs, self.jobs = self.jobs, []
+        await self.stop()
+        self.jobs, self.settings = jobs, self.settings.model_copy(update=changes)
+        return await self.start()
+
     def with_settings(self, **changes: Any) -> Fleet:
         return dataclasses.replace(self, settings=self.settings.model_copy(update=changes))
 

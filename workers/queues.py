@@ -17,6 +17,7 @@ from activities.attempt import Attempts
 from activities.bulk import Bulk
 from activities.dead_letters import Letters
 from activities.errands import Errands
+from activities.groups import Groups
 from activities.incidents import Incidents
 from activities.planning import Planning
 from activities.records import Records
@@ -26,6 +27,7 @@ from workflows.bulk import BulkWorkflow
 from workflows.bulk_admission import BulksWorkflow
 from workflows.contracts.names import DUE_QUEUE, MAIN_QUEUE
 from workflows.dead_letter import DeadLetterWorkflow
+from workflows.group import GroupWorkflow
 from workflows.incident import IncidentWorkflow
 from workflows.job import JobWorkflow
 from workflows.run import RunWorkflow
@@ -39,6 +41,7 @@ SHUTDOWN_MARGIN = timedelta(seconds=5)
 
 WORKFLOWS = (
     JobWorkflow, RunWorkflow, BulkWorkflow, BulksWorkflow, DeadLetterWorkflow, IncidentWorkflow,
+    GroupWorkflow,
 )  # fmt: skip
 
 
@@ -70,6 +73,7 @@ def make_workers(
     """
     grace = settings.worker_grace + SHUTDOWN_MARGIN
     starting = Starting(client)
+    groups = Groups(client)
     main = Worker(
         client,
         task_queue=MAIN_QUEUE,
@@ -82,6 +86,8 @@ def make_workers(
             starting.runs_alive,
             Errands(client).run,
             *(letters or Letters(client, None)).activities,
+            groups.ask,
+            groups.ask_holders,
             *(bulk.activities if bulk is not None else ()),
             *(incidents.activities if incidents is not None else ()),
         ],

@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.contracts.base import rfc3339
     from workflows.contracts.job import FiredSignal, JobState, RunState, StopIntent
     from workflows.domain import backlog, errands, job_records, job_sources, job_state, look_ahead
+    from workflows.grouping import Grouping
 
 RUNS_PER_HISTORY = 50
 """Attempts after which a workflow continues as new."""
@@ -26,11 +27,9 @@ FLUSH_AGAIN = timedelta(minutes=1)
 """Records wait no longer than this for an attempt to ride on, nor for the next try to write them."""
 
 
-class Attempting:
+class Attempting(Grouping):
     def __init__(self, state: JobState) -> None:
-        self.state = state
-        self._changes = 0
-        """Accepted changes; a wait ends when it moves."""
+        super().__init__(state)
         self._call: AttemptCall | None = None
         self._attempts_here = 0
         self._flush_task: asyncio.Task[None] | None = None
@@ -86,6 +85,8 @@ class Attempting:
     # -- one attempt -------------------------------------------------------------------------------
 
     async def _attempt(self, run: RunState) -> None:
+        if not await self._enter_group(run):
+            return
         now = workflow.now()
         wake = self._wake_at(run.fires_at) if run.holdable else run.fires_at
         if run.not_before is not None and run.not_before - now > look_ahead.TIMER_FLOOR:
@@ -172,6 +173,10 @@ class Attempting:
         await self._errands_done()
         if self.state.records:
             await self._sleep(workflow.now() + FLUSH_AGAIN, seen)
+
+    def _is_told(self) -> bool:
+        """Nothing of this workflow has to be told to anybody any more."""
+        return not self.state.records and not self._owes_errands() and self.state.place is None
 
     # -- errands -----------------------------------------------------------------------------------
 

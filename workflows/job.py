@@ -42,7 +42,8 @@ class JobWorkflow(Planned):
     @workflow.run
     async def run(self, _: JobState) -> None:
         state = self.state
-        while not (state.deleted and state.run is None and not state.records and not self._owes_errands()):
+        while not (state.deleted and state.run is None and self._is_told()):
+            self._settle_group()
             if self._history_is_long():
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(state)

@@ -23,7 +23,8 @@ class RunWorkflow(Attempting):
     @workflow.run
     async def run(self, _: JobState) -> None:
         state = self.state
-        while state.run is not None or state.records or self._owes_errands():
+        while state.run is not None or not self._is_told():
+            self._settle_group()
             if self._history_is_long():
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(state)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from workflows.contracts.base import Contract, Duration, Instant
+from workflows.contracts.names import GROUP_PATTERN
 from workflows.contracts.schedule import CatchUp, ExceptWindow, Schedule
 
 DEFINITION_MAX_BYTES = 64 * 1024
@@ -52,7 +53,8 @@ class Concurrency(Contract):
     policy: Literal["forbid", "allow", "replace", "queue"] = "forbid"
     limit: int = Field(default=10, ge=1, le=1000)
     max_queued: int = Field(default=10, ge=1, le=1000)
-    group: str | None = None
+    group: str | None = Field(default=None, pattern=f"^{GROUP_PATTERN}$")
+    """Jobs that name one group run at most as many at once as its limit says."""
 
 
 class Alerts(Contract):

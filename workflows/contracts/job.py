@@ -12,6 +12,7 @@ from workflows.contracts.backfill import Backfill
 from workflows.contracts.base import Contract, Instant
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.errands import Errand
+from workflows.contracts.group import GroupPlace
 from workflows.contracts.incident import OpenIncident
 from workflows.contracts.planning import PlannedOccurrence, TenantHints
 from workflows.contracts.records import AttemptRow, ExecutionRow, LastRun, Pause, Record, Stats
@@ -48,8 +49,6 @@ class RunState(Contract):
     """Attempts that have ended, for the dead letter: the last ones, oldest first, without answers."""
     forced: bool = False
     """It asks neither gate nor group."""
-    group_token: int | None = None
-    """The place it has in its group."""
     group_since: Instant | None = None
     """When it asked for a place; from there on it is active."""
     backfill: int | None = None
@@ -127,6 +126,8 @@ class JobState(Contract):
     passed_reason: str = "paused"
     late_until: Instant | None = None
     run: RunState | None = None
+    place: GroupPlace | None = None
+    """What the run has, or waits for, in its concurrency group."""
     triggers: list[ManualRun] = []
     redrives: list[QueuedRun] = []
     """Redrives and reruns that have been accepted and not begun, oldest first."""

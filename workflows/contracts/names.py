@@ -11,6 +11,7 @@ from workflows.contracts.base import rfc3339
 
 TENANT_PATTERN = r"[a-z0-9][a-z0-9-]{0,62}"
 JOB_ID_PATTERN = r"[a-z0-9][a-z0-9._-]{0,127}"
+GROUP_PATTERN = JOB_ID_PATTERN
 REQUEST_PATTERN = r"[A-Za-z0-9_-]{1,64}"
 
 JOB_WORKFLOW = "job"
@@ -32,6 +33,8 @@ ASK_GROUP_ACTIVITY = "ask_group"
 SEND_REDRIVE_ACTIVITY = "send_redrive"
 REDRIVE_ALIVE_ACTIVITY = "redrive_alive"
 STORE_LETTER_ACTIVITY = "store_dead_letter"
+ASK_HOLDERS_ACTIVITY = "ask_holders"
+"""Which holders of a group have let go of their places without a word."""
 BACKFILL_PAGE_ACTIVITY = "backfill_page"
 RUNS_ALIVE_ACTIVITY = "runs_alive"
 """Which runs beside a job are alive, asked when one of them would hold back another."""

@@ -36,6 +36,8 @@ def current(state: JobState, *, calling: bool) -> ExecutionRow | None:
     outcome: Outcome = "held" if calling else "scheduled"
     if run.attempt > run.first_attempt or run.started_at is not None:
         outcome = "retrying"
+    if state.place is not None and state.place.token is None:
+        outcome = "queued"
     return ExecutionRow(
         key=run.occurrence.key,
         scheduled_time=run.occurrence.scheduled_time,
@@ -85,6 +87,9 @@ def describe(state: JobState) -> str:
     if run is not None:
         what = f"attempt {run.attempt} of `{run.occurrence.key}`"
         lines.append(f"now: {what}, due {rfc3339(run.fires_at)}")
+        if state.place is not None:
+            has = "waits for a place" if state.place.token is None else f"has place {state.place.token}"
+            lines.append(f"it {has} in the group `{state.place.group}`")
     elif state.plan:
         lines.append(f"next: {rfc3339(state.plan[0].fires_at)}")
     if last is not None:

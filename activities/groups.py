@@ -1,0 +1,92 @@
+"""What jobs and concurrency groups say to each other, where a signal by the workflow itself will not do."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from temporalio import activity
+from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.common import Priority, WorkflowIDConflictPolicy
+from temporalio.service import RPCError, RPCStatusCode
+
+from workflows.contracts.group import GroupAsk, GroupGrant, GroupLeave, GroupState
+from workflows.contracts.names import (
+    ASK_GROUP_ACTIVITY,
+    ASK_HOLDERS_ACTIVITY,
+    GROUP_WORKFLOW,
+    MAIN_QUEUE,
+    SIGNAL_ASK,
+    SIGNAL_LEAVE,
+    UPDATE_HOLDS,
+    group_workflow_id,
+)
+
+ASK_WITHIN = timedelta(seconds=2)
+LEAVE_WITHIN = timedelta(seconds=5)
+ANSWER_WITHIN_S = 3.0
+ALL_WITHIN_S = 6.0
+AT_ONCE = 16
+"""Holders asked at the same time."""
+
+
+class Groups:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    @activity.defn(name=ASK_GROUP_ACTIVITY)
+    async def ask(self, asked: GroupAsk) -> None:
+        """Ask for a place; a group that is not there yet begins, with one place."""
+        await self._client.start_workflow(
+            GROUP_WORKFLOW,
+            GroupState(tenant=asked.tenant, group=asked.group),
+            id=group_workflow_id(asked.tenant, asked.group),
+            task_queue=MAIN_QUEUE,
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            start_signal=SIGNAL_ASK,
+            start_signal_args=[asked],
+            priority=Priority(fairness_key=asked.tenant),
+            static_summary=f"group {asked.group} of {asked.tenant}",
+            rpc_timeout=ASK_WITHIN,
+        )
+
+    @activity.defn(name=ASK_HOLDERS_ACTIVITY)
+    async def ask_holders(self, grants: list[GroupGrant], workflow_ids: list[str]) -> list[int]:
+        """Tokens of the grants whose workflow, the one at the same place of the list, has let go of them.
+
+        It has if it says so, has ended or is not there; one that does not answer in time has not.
+        """
+        room = asyncio.Semaphore(AT_ONCE)
+        asked = {
+            asyncio.create_task(self._holds(grant, workflow_id, room)): grant.token
+            for grant, workflow_id in zip(grants, workflow_ids, strict=True)
+        }
+        answered, silent = await asyncio.wait(asked, timeout=ALL_WITHIN_S)
+        for question in silent:
+            question.cancel()
+        await asyncio.gather(*silent, return_exceptions=True)
+        return [asked[question] for question in answered if not question.result()]
+
+    async def _holds(self, grant: GroupGrant, workflow_id: str, room: asyncio.Semaphore) -> bool:
+        handle = self._client.get_workflow_handle(workflow_id)
+        try:
+            async with room, asyncio.timeout(ANSWER_WITHIN_S):
+                holds: bool = await handle.execute_update(UPDATE_HOLDS, grant, result_type=bool)
+                return holds
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return False
+            activity.logger.info("%s cannot be asked: %s", workflow_id, error.message)
+        except (TimeoutError, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+            activity.logger.info("%s did not answer: %r", workflow_id, error)
+        return True
+
+
+async def leave_group(client: Client, tenant: str, leave: GroupLeave) -> None:
+    """A group that is not there has no place to give back. Raises RPCError when the server is away."""
+    handle = client.get_workflow_handle(group_workflow_id(tenant, leave.group))
+    try:
+        await handle.signal(SIGNAL_LEAVE, leave, rpc_timeout=LEAVE_WITHIN)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise

@@ -1,0 +1,272 @@
+"""Concurrency groups across jobs: who runs when, and what becomes of places whose holders vanish.
+
+Every history is replayed at the end, those of the groups too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+from temporalio.client import WorkflowExecutionStatus
+
+from tests.fleet import TENANT, Fleet, actor, fresh, view
+from tests.sink import Arrival, Sink
+from tests.workflows.asking import (
+    Gate,
+    Job,
+    at,
+    delete,
+    edit,
+    ended,
+    from_now,
+    pause,
+    resume,
+    seen,
+    stored,
+    told,
+)
+from workflows.contracts import names
+from workflows.contracts.group import GroupLimit, GroupState, GroupView
+from workflows.contracts.job import CancelRequest, JobView
+from workflows.domain import group as group_rules
+
+UPDATES = True
+pytestmark = pytest.mark.parametrize("fleet", ["replaying"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holders are asked after a second. (``workflows.domain`` is the same inside the sandbox.)"""
+    monkeypatch.setattr(group_rules, "FIRST_QUESTION", timedelta(seconds=1))
+
+
+class Group:
+    """One group of the tenant, made before any job names it."""
+
+    def __init__(self, fleet: Fleet, sink: Sink, name: str) -> None:
+        self.fleet, self.sink, self.name = fleet, sink, name
+        self.handle: Job = fleet.client.get_workflow_handle(names.group_workflow_id(TENANT, name))
+
+    @classmethod
+    async def made(cls, fleet: Fleet, sink: Sink, *, limit: int = 1) -> Group:
+        made = cls(fleet, sink, fresh("group"))
+        state = GroupState(tenant=TENANT, group=made.name, limit=limit)
+        fleet.jobs.append(
+            await fleet.client.start_workflow(
+                names.GROUP_WORKFLOW, state, id=made.handle.id, task_queue=names.MAIN_QUEUE
+            )
+        )
+        return made
+
+    async def limited(self, limit: int) -> GroupView:
+        view: GroupView = await self.handle.execute_update(
+            names.UPDATE_LIMIT, GroupLimit(limit=limit, actor=actor()), result_type=GroupView
+        )
+        return view
+
+    async def until(self, enough: Callable[[GroupView], bool], within: float = 15) -> GroupView:
+        async with asyncio.timeout(within):
+            while not enough(found := await self.handle.query(names.QUERY_VIEW, result_type=GroupView)):
+                await asyncio.sleep(0.05)
+        return found
+
+    async def is_empty(self) -> None:
+        await self.until(lambda found: not found.held and not found.queued)
+
+    def definition(self, path: str, **more: Any) -> dict[str, Any]:
+        """A job that runs once, at once."""
+        return {
+            "schedule": {"at": at(from_now(-2))},
+            "target": {"url": self.sink.url(path)},
+            "concurrency": {"group": self.name},
+            "heartbeat_timeout": 3,
+            **more,
+        }
+
+    async def job(self, path: str, **more: Any) -> Job:
+        definition = self.definition(path, **more)
+        return await self.fleet.create(fresh(path.strip("/")), definition, cursor=from_now(-5))
+
+    async def holder(self, path: str = "/holder", **more: Any) -> tuple[Job, Gate]:
+        """A job whose run has a place and keeps it until its gate opens."""
+        gate = Gate(self.sink, path)
+        job = await self.job(path, **more)
+        await self.sink.wait_for(path, 1)
+        return job, gate
+
+    async def waiter(self, path: str, **more: Any) -> Job:
+        """A job whose run waits for a place."""
+        job = await self.job(path, **more)
+        await seen(job, is_queued)
+        ref = job.id.rpartition("/")[2]
+        await self.until(lambda found: any(f"/{ref}:" in one.key for one in found.waiting))
+        return job
+
+
+def is_queued(found: JobView) -> bool:
+    return found.current is not None and found.current.outcome == "queued"
+
+
+def order(sink: Sink) -> str:
+    return " ".join(arrival.path.strip("/") for arrival in sink.arrivals)
+
+
+async def test_jobs_of_a_group_run_one_after_the_other_in_the_order_of_their_asking(
+    fleet: Fleet, sink: Sink
+) -> None:
+    """The place is free again when all have run, and a run that waited does not count as late."""
+    group = await Group.made(fleet, sink)
+    _, gate = await group.holder()
+    jobs = [await group.waiter(f"/{name}", catch_up={"grace": 1}) for name in "abc"]
+    assert order(sink) == "holder"
+    gate.open()
+    await sink.wait_for("/c", 1)
+    assert order(sink) == "holder a b c"
+    for job in jobs:
+        assert told(await stored(fleet, job, ended)) == [("succeeded", None, 1)]
+    await group.is_empty()
+
+
+async def test_the_limit_is_kept_and_lowering_it_takes_no_place_away(fleet: Fleet, sink: Sink) -> None:
+    group = await Group.made(fleet, sink, limit=2)
+    _, first = await group.holder("/first")
+    _, second = await group.holder("/second")
+    await group.waiter("/third")
+    await group.waiter("/fourth")
+    assert (await group.limited(1)).held == 2
+    first.open()
+    await group.until(lambda found: found.held == 1)
+    assert order(sink) == "first second", "one place, and it is taken"
+    second.open()
+    await sink.wait_for("/fourth", 1)
+    assert order(sink) == "first second third fourth"
+    await group.is_empty()
+
+
+async def test_a_group_begins_with_the_first_job_that_names_it(fleet: Fleet, sink: Sink) -> None:
+    group = Group(fleet, sink, fresh("group"))
+    fleet.jobs.append(group.handle)
+    _, gate = await group.holder()
+    found = await group.until(lambda found: found.held == 1)
+    assert found.limit == 1
+    gate.open()
+    await group.is_empty()
+
+
+async def test_the_place_of_a_holder_that_was_terminated_is_released(fleet: Fleet, sink: Sink) -> None:
+    """One that is alive and silent keeps its own; one that vanished while it waited is passed over."""
+    group = await Group.made(fleet, sink)
+    holder, _ = await group.holder()
+    gone = await group.waiter("/gone")
+    await group.waiter("/next")
+    await group.until(lambda found: found.holders[0].asked_at is not None)
+    await asyncio.sleep(0.5)  # the answer has had its time
+    assert order(sink) == "holder"
+    await gone.terminate("an operator")
+    await holder.terminate("an operator")
+    await sink.wait_for("/next", 1)
+    assert order(sink) == "holder next"
+
+
+async def test_a_place_is_kept_while_no_worker_is_there(fleet: Fleet, sink: Sink) -> None:
+    """Neither the run that has it nor the one that waits loses its turn."""
+    group = await Group.made(fleet, sink)
+    _, gate = await group.holder()
+    await group.waiter("/waiter")
+    await fleet.restarted()  # in mid-run: the attempt goes back and is delivered again
+    await sink.wait_for("/holder", 2)
+    assert order(sink) == "holder holder"
+    gate.open()
+    await sink.wait_for("/waiter", 1)
+    assert len({arrival.execution_id for arrival in sink.at("/holder")}) == 1
+    await group.is_empty()
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"),
+    [
+        pytest.param(1.0, "retried retried other", id="within the hold limit the place is kept"),
+        pytest.param(3.5, "retried other retried", id="beyond it the place is given back"),
+    ],
+)
+async def test_the_wait_for_a_retry(fleet: Fleet, sink: Sink, interval: float, expected: str) -> None:
+    fleet = await fleet.restarted(look_ahead=timedelta(seconds=2))
+    group = await Group.made(fleet, sink)
+    failing = asyncio.Event()
+
+    async def fail_once(_: Arrival, before: int) -> web.Response:
+        await failing.wait()
+        return web.Response(status=200 if before else 503)
+
+    sink.answers["/retried"] = fail_once
+    await group.job("/retried", retry={"initial_interval": interval, "jitter": 0})
+    await sink.wait_for("/retried", 1)
+    await group.waiter("/other")
+    failing.set()
+    await sink.wait_for("/other", 1)
+    await sink.wait_for("/retried", 2)
+    assert order(sink) == expected
+    await group.is_empty()
+
+
+async def paused(job: Job, _: Group) -> None:
+    assert (await pause(job)).in_flight == []
+    await resume(job)
+
+
+async def deleted(job: Job, _: Group) -> None:
+    assert (await delete(job)).in_flight == []
+
+
+async def cancelled(job: Job, _: Group) -> None:
+    found = await view(job)
+    assert found.current is not None
+    request = CancelRequest(key=found.current.key, actor=actor())
+    await job.execute_update(names.UPDATE_CANCEL, request)
+
+
+async def ungrouped(job: Job, group: Group) -> None:
+    await edit(job, {**group.definition("/waiter"), "concurrency": {}})
+
+
+async def regrouped(job: Job, group: Group) -> None:
+    await edit(job, {**group.definition("/waiter"), "concurrency": {"group": f"{group.name}-2"}})
+
+
+@pytest.mark.parametrize(
+    ("change", "rows"),
+    [
+        pytest.param(paused, [("skipped", "paused", 1)], id="pause"),
+        pytest.param(cancelled, [("cancelled", "asked", 1)], id="cancel"),
+    ],
+)
+async def test_a_run_that_waits_for_its_group_can_be_stopped(
+    fleet: Fleet, sink: Sink, change: Callable[[Job, Group], Any], rows: list[tuple[str, str, int]]
+) -> None:
+    """It leaves the queue, and does not run."""
+    group = await Group.made(fleet, sink)
+    _, gate = await group.holder()
+    waiter = await group.waiter("/waiter")
+    await change(waiter, group)
+    await group.until(lambda found: found.queued == 0)
+    assert told(await stored(fleet, waiter, ended)) == rows
+    gate.open()
+    await group.is_empty()
+    assert order(sink) == "holder"
+
+
+async def test_a_grant_that_finds_no_run_is_given_back(fleet: Fleet, sink: Sink) -> None:
+    """The group's word and the run's may cross."""
+    group = await Group.made(fleet, sink)
+    job = await fleet.create(fresh("idle"), {**group.definition("/idle"), "schedule": {"every": "PT1H"}})
+    await seen(job, lambda found: bool(found.plan))
+    ask = {"tenant": TENANT, "group": group.name, "key": "acme/idle:other", "workflow_id": job.id}
+    await group.handle.signal(names.SIGNAL_ASK, {**ask, "at": at(from_now(0)), "lasts": 60})
+    await job.describe()
+    await group.is_empty()
+    assert (await job.describe()).status is WorkflowExecutionStatus.RUNNING

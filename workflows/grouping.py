@@ -1,0 +1,109 @@
+"""A run's way into its concurrency group and out of it again; what jobs and runs beside them share.
+
+A grouped run is not held by a worker before it has its place: it waits here until it is due, asks, and
+waits for the grant. Not a workflow itself.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import datetime, timedelta
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
+
+with workflow.unsafe.imports_passed_through():
+    from workflows.contracts import names
+    from workflows.contracts.group import GroupAsk, GroupGrant
+    from workflows.contracts.job import JobState, RunState
+    from workflows.domain import job_group, job_state
+
+ASK_WITHIN = timedelta(seconds=5)
+ASK_SOON = timedelta(seconds=10)
+"""The pause after an ask that did not reach the group."""
+LEAVE_FIRST = timedelta(seconds=10)
+"""An ask waits so long for the word that its run had left the group before."""
+
+
+class Grouping:
+    """``_changes`` moves when a grant comes, so that it ends a wait."""
+
+    def __init__(self, state: JobState) -> None:
+        self.state = state
+        self._changes = 0
+        """Accepted changes; a wait ends when it moves."""
+        self._ask_again_at: datetime | None = None
+
+    async def _wait(self, until: datetime | None) -> bool:
+        raise NotImplementedError
+
+    def _send_errands(self) -> None:
+        raise NotImplementedError
+
+    def _settle_group(self) -> None:
+        """Give back what is not needed any more. The loop of every workflow begins with it."""
+        job_group.settle(self.state, workflow.info().workflow_id, workflow.now())
+
+    async def _enter_group(self, run: RunState) -> bool:
+        """Whether the attempt may go on; else something was waited for, and the state is another."""
+        state, now = self.state, workflow.now()
+        group = job_group.wanted(state)
+        if group is None or job_group.has_place(state, run, now):
+            return True
+        if job_group.due(run) > now:
+            await self._wait(job_group.due(run))
+        elif run.not_after is not None and now > run.not_after:
+            job_state.late(state, run, now)
+        elif self._must_ask(now):
+            await self._ask_group(run, group)
+        else:
+            await self._wait(self._ask_again_at)
+        return False
+
+    def _must_ask(self, now: datetime) -> bool:
+        """It has not asked yet, its grant runs out too early, or the answer is long in coming."""
+        place = self.state.place
+        if place is None or place.token is not None:
+            return True
+        return self._ask_again_at is None or self._ask_again_at <= now
+
+    async def _ask_group(self, run: RunState, group: str) -> None:
+        state, key = self.state, run.occurrence.key
+        if job_group.is_leaving(state, key):  # else that word could take this ask back
+            with suppress(TimeoutError):
+                await workflow.wait_condition(
+                    lambda: not job_group.is_leaving(state, key), timeout=LEAVE_FIRST
+                )
+            if state.run is not run or job_group.wanted(state) != group:
+                return
+        now = workflow.now()
+        asked = job_group.asks(state, run, group, workflow.info().workflow_id, now)
+        self._ask_again_at = job_group.ask_again_at(run, now)
+        if not await self._reach_group(asked):
+            self._ask_again_at = workflow.now() + ASK_SOON
+
+    async def _reach_group(self, asked: GroupAsk) -> bool:
+        try:
+            await workflow.execute_local_activity(
+                names.ASK_GROUP_ACTIVITY,
+                asked,
+                schedule_to_close_timeout=ASK_WITHIN,
+                retry_policy=RetryPolicy(maximum_attempts=2),
+            )
+        except ActivityError:
+            workflow.logger.warning("the group %s could not be asked", asked.group)
+            return False
+        return True
+
+    @workflow.signal(name=names.SIGNAL_GRANTED)
+    def granted(self, grant: GroupGrant) -> None:
+        """The group's word that a run has its place."""
+        job_group.granted(self.state, grant, workflow.info().workflow_id)
+        self._send_errands()
+        self._changes += 1
+
+    @workflow.update(name=names.UPDATE_HOLDS)
+    def holds(self, grant: GroupGrant) -> bool:
+        """The group's question to a run that has been silent for a while."""
+        return job_group.holds(self.state, grant)
