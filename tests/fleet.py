@@ -165,10 +165,11 @@ class Fleet:
             with suppress(RPCError):
                 await job.terminate("the test is over")
 
-    async def restarted(self, **changes: Any) -> Self:
-        """The same fleet with other settings."""
+    async def restarted(self, *, after: float = 0, **changes: Any) -> Self:
+        """The same fleet with other settings, away for so many seconds."""
         jobs, self.jobs = self.jobs, []
         await self.stop()
+        await asyncio.sleep(after)
         self.jobs, self.settings = jobs, self.settings.model_copy(update=changes)
         return await self.start()
 

@@ -7,7 +7,7 @@ waits for the grant. Not a workflow itself.
 from __future__ import annotations
 
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.contracts.job import JobState, RunState
     from workflows.domain import job_group, job_state
 
+NEVER_ASKED = datetime.min.replace(tzinfo=UTC)
 ASK_WITHIN = timedelta(seconds=5)
 ASK_SOON = timedelta(seconds=10)
 """The pause after an ask that did not reach the group."""
@@ -33,9 +34,10 @@ class Grouping:
         self.state = state
         self._changes = 0
         """Accepted changes; a wait ends when it moves."""
-        self._ask_again_at: datetime | None = None
+        self._ask_again_at = NEVER_ASKED
 
-    async def _wait(self, until: datetime | None) -> bool:
+    async def _until_attempt(self, run: RunState, wake: datetime) -> None:
+        """Wait until ``wake`` or the next change; decide meanwhile about what falls due beside the run."""
         raise NotImplementedError
 
     def _send_errands(self) -> None:
@@ -52,21 +54,19 @@ class Grouping:
         if group is None or job_group.has_place(state, run, now):
             return True
         if job_group.due(run) > now:
-            await self._wait(job_group.due(run))
+            await self._until_attempt(run, job_group.due(run))
         elif run.not_after is not None and now > run.not_after:
             job_state.late(state, run, now)
         elif self._must_ask(now):
             await self._ask_group(run, group)
         else:
-            await self._wait(self._ask_again_at)
+            await self._until_attempt(run, self._ask_again_at)
         return False
 
     def _must_ask(self, now: datetime) -> bool:
         """It has not asked yet, its grant runs out too early, or the answer is long in coming."""
         place = self.state.place
-        if place is None or place.token is not None:
-            return True
-        return self._ask_again_at is None or self._ask_again_at <= now
+        return place is None or place.token is not None or self._ask_again_at <= now
 
     async def _ask_group(self, run: RunState, group: str) -> None:
         state, key = self.state, run.occurrence.key

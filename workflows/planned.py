@@ -87,8 +87,8 @@ class Planned(Requested):
 
     async def _until_attempt(self, run: RunState, wake: datetime) -> None:
         """A run that waits for its retry is active as well."""
-        due = await self._due_beside(None)
-        if self.state.run is not run:
+        seen, due = self._changes, await self._due_beside(None)
+        if self.state.run is not run or self._changes != seen:
             return
         if due is None or due.fires_at >= wake:
             await self._wait(wake)

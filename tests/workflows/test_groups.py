@@ -32,7 +32,7 @@ from tests.workflows.asking import (
 )
 from workflows.contracts import names
 from workflows.contracts.group import GroupLimit, GroupState, GroupView
-from workflows.contracts.job import CancelRequest, JobView
+from workflows.contracts.job import CancelRequest, JobView, TriggerRequest
 from workflows.domain import group as group_rules
 
 UPDATES = True
@@ -230,12 +230,18 @@ async def cancelled(job: Job, _: Group) -> None:
     await job.execute_update(names.UPDATE_CANCEL, request)
 
 
-async def ungrouped(job: Job, group: Group) -> None:
-    await edit(job, {**group.definition("/waiter"), "concurrency": {}})
+async def changed(job: Job, **fields: Any) -> None:
+    """An edit of these fields and nothing else."""
+    definition = (await view(job)).definition
+    await edit(job, {**definition.model_dump(mode="json", by_alias=True), **fields})
+
+
+async def ungrouped(job: Job, _: Group) -> None:
+    await changed(job, concurrency={})
 
 
 async def regrouped(job: Job, group: Group) -> None:
-    await edit(job, {**group.definition("/waiter"), "concurrency": {"group": f"{group.name}-2"}})
+    await changed(job, concurrency={"group": f"{group.name}-2"})
 
 
 @pytest.mark.parametrize(
@@ -243,21 +249,80 @@ async def regrouped(job: Job, group: Group) -> None:
     [
         pytest.param(paused, [("skipped", "paused", 1)], id="pause"),
         pytest.param(cancelled, [("cancelled", "asked", 1)], id="cancel"),
+        pytest.param(deleted, [("cancelled", "deleted", 1)], id="delete"),
+        pytest.param(ungrouped, [("succeeded", None, 1)], id="an edit without a group"),
+        pytest.param(regrouped, [("succeeded", None, 1)], id="an edit with another group"),
     ],
 )
-async def test_a_run_that_waits_for_its_group_can_be_stopped(
+async def test_a_change_meets_a_run_that_waits_for_its_group(
     fleet: Fleet, sink: Sink, change: Callable[[Job, Group], Any], rows: list[tuple[str, str, int]]
 ) -> None:
-    """It leaves the queue, and does not run."""
+    """It leaves the queue. Stopped, it does not run; where it is not kept any more, it runs at once."""
     group = await Group.made(fleet, sink)
     _, gate = await group.holder()
     waiter = await group.waiter("/waiter")
     await change(waiter, group)
     await group.until(lambda found: found.queued == 0)
     assert told(await stored(fleet, waiter, ended)) == rows
+    assert (await group.until(lambda found: found.held == 1)).holders[0].token == 1
     gate.open()
     await group.is_empty()
-    assert order(sink) == "holder"
+    assert len(sink.at("/waiter")) == (rows[0][0] == "succeeded")
+
+
+async def test_an_edit_of_something_else_leaves_a_run_its_turn(fleet: Fleet, sink: Sink) -> None:
+    group = await Group.made(fleet, sink)
+    _, gate = await group.holder()
+    waiter = await group.waiter("/waiter")
+    await group.waiter("/behind")
+    await changed(waiter, description="new")
+    gate.open()
+    await sink.wait_for("/behind", 1)
+    assert order(sink) == "holder waiter behind"
+
+
+async def test_a_forced_run_goes_past_its_group(fleet: Fleet, sink: Sink) -> None:
+    """Whether its job runs nothing else, or waits for the group itself."""
+    group = await Group.made(fleet, sink)
+    _, gate = await group.holder()
+    idle = await fleet.create(fresh("idle"), {**group.definition("/idle"), "schedule": {"every": "PT1H"}})
+    waiter = await group.waiter("/waiter")
+    for job in (idle, waiter):
+        forced = TriggerRequest(request="now", force=True, actor=actor())
+        await job.execute_update(names.UPDATE_TRIGGER, forced)
+    await sink.wait_for("/idle", 1)
+    await sink.wait_for("/waiter", 1)
+    assert (await group.until(lambda found: True)).queued == 1
+    gate.open()
+    await sink.wait_for("/waiter", 2)
+
+
+async def test_what_falls_due_while_a_run_waits_for_its_group_is_skipped(fleet: Fleet, sink: Sink) -> None:
+    """Under ``forbid`` it is active from its instant on."""
+    group = await Group.made(fleet, sink)
+    _, gate = await group.holder()
+    every = await fleet.create(fresh("every"), group.definition("/every", schedule={"every": "PT1S"}))
+    await seen(every, is_queued)
+    await asyncio.sleep(2.5)
+    gate.open()
+    await sink.wait_for("/every", 1)
+    rows = await stored(fleet, every, lambda rows: any(row.outcome == "skipped" for row in rows))
+    skipped = next(row for row in rows if row.outcome == "skipped")
+    assert (skipped.reason, skipped.count >= 2) == ("overlap", True)
+    assert sink.at("/every")[0].key == rows[0].key
+    await delete(every, cancel=True)
+
+
+async def test_a_run_that_is_late_before_it_could_ask_is_missed(fleet: Fleet, sink: Sink) -> None:
+    """No worker was there when it fell due; its group hears nothing of it."""
+    group = await Group.made(fleet, sink)
+    soon = from_now(2)
+    definition = group.definition("/late", catch_up={"policy": "none", "grace": 0})
+    late = await fleet.create(fresh("late"), {**definition, "schedule": {"at": at(soon)}})
+    await seen(late, lambda found: found.current is not None)
+    await fleet.restarted(after=(soon - from_now(0)).total_seconds() + 1.5)
+    assert [row.outcome for row in await stored(fleet, late, bool)] == ["missed"]
+    assert (await group.until(lambda found: True)).held == 0
 
 
 async def test_a_grant_that_finds_no_run_is_given_back(fleet: Fleet, sink: Sink) -> None:

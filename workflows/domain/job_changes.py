@@ -107,10 +107,11 @@ def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: b
     """Take over a definition accepted at ``at``; ``calling``: the run there is has an activity.
 
     A change of when the job runs never fires for the past: what was due and not served is recorded.
-    Any other edit leaves what is due to run.
+    Any other edit leaves what is due to run, and its turn to a run that waits for its group.
     """
     run = state.run
-    if details.timing(definition) != details.timing(state.definition):
+    moves = details.timing(definition) != details.timing(state.definition)
+    if moves:
         alive = run.occurrence.scheduled_time if run is not None and calling else None
         past = [one for one in state.plan if one.scheduled_time <= at and one.scheduled_time != alive]
         if past:
@@ -123,7 +124,8 @@ def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: b
     state.revision += 1
     state.completed_at = None
     job_state.drop_plan(state)
-    if run is not None and not calling and is_unserved(run):
+    queued = run is not None and run.group_since is not None
+    if run is not None and not calling and is_unserved(run) and (moves or not queued):
         state.run = None  # planned again, or recorded just now
         if not is_planned(run.occurrence.trigger):
             job_sources.put_back(state, run, at)
@@ -148,7 +150,7 @@ def stop_waiting(state: JobState, run: RunState, stop: StopIntent, now: datetime
         if stop.intent == "now":
             outcome = history.stopped(stop.reason)
             job_state.settle(state, run, job_state.attempt_input(state, run), outcome, stop.reason, now)
-    elif state.deleted and is_planned(run.occurrence.trigger):
+    elif state.deleted and is_planned(run.occurrence.trigger) and run.group_since is None:
         state.run = None
     elif state.deleted:
         cancel_waiting(state, run.occurrence.key, now, "deleted")

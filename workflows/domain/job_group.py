@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from workflows.contracts.errands import LeaveGroup
 from workflows.contracts.group import GroupAsk, GroupGrant, GroupLeave, GroupPlace
 from workflows.contracts.job import JobState, RunState
-from workflows.domain import look_ahead
+from workflows.domain import errands, look_ahead
 
 BACKSTOP = timedelta(hours=1)
 """What an attempt is given beyond the time it can need (``workflows.attempt``)."""
@@ -114,4 +114,4 @@ def _leases(state: JobState) -> timedelta:
 
 
 def _leave(state: JobState, left: GroupLeave) -> None:
-    state.errands = [*state.errands, LeaveGroup(tenant=state.tenant, leave=left)]
+    errands.add(state, LeaveGroup(tenant=state.tenant, leave=left))
