@@ -52,7 +52,7 @@ async def target(live: FastAPI) -> AsyncIterator[httpx.AsyncClient]:
 
 @pytest.fixture
 def start(api: httpx.AsyncClient, target: httpx.AsyncClient, sink: Sink) -> Any:
-    async def started_run(job: str, path: str = "/accept", **more: Any) -> Run:
+    async def started_run(job: str, path: str = "/accept", triggered: bool = True, **more: Any) -> Run:
         """A run that its target has accepted, and that the job knows to have fired."""
         body = {
             "id": job,
@@ -64,7 +64,9 @@ def start(api: httpx.AsyncClient, target: httpx.AsyncClient, sink: Sink) -> Any:
         }
         made = await api.post("/v1/jobs", json=body)
         assert made.status_code == 201, made.text
-        assert (await api.post(f"/v1/jobs/{job}/trigger", json={"request": "one"})).status_code == 202
+        if triggered:
+            run = await api.post(f"/v1/jobs/{job}/trigger", json={"request": "one"})
+            assert run.status_code == 202
         return Run(target, (await sink.delivery(f"{path}/{job}")).headers)
 
     return started_run
@@ -185,19 +187,28 @@ async def test_an_attempt_is_timed_out_when_its_time_is_used_up(
     assert found["attempts"][0]["outcome"] == "timed_out"
 
 
-async def test_a_silent_run_is_delivered_again_and_its_first_token_is_refused(
+async def test_a_silent_run_that_was_asked_to_stop_is_given_up_with_its_lease(
     api: httpx.AsyncClient, start: Any, sink: Sink, target: httpx.AsyncClient
 ) -> None:
-    first = await start("silent", heartbeat_timeout="PT3S")
-    second = Run(target, (await sink.delivery("/accept/silent", 2)).headers)
-    assert (second.execution_id, first.delivery, second.delivery) == (first.execution_id, 1, 2)
+    """A cancelled one ends; one that a pause left in flight keeps its promise and is delivered again."""
+    lease = {"heartbeat_timeout": "PT3S"}
+    cancelled = await start("silent-cancelled", **lease)
+    assert (await api.post(f"/v1/executions/{cancelled.id}/cancel")).status_code == 200
+    paused = await start("silent-paused", schedule={"in": 0}, triggered=False, **lease)
+    answer = (await api.post("/v1/jobs/silent-paused/pause", json={})).json()
+    assert answer["in_flight"] == [{"key": paused.key, "state": "in_flight"}]
+    again = Run(target, (await sink.delivery("/accept/silent-paused", 2)).headers)
+    assert (again.execution_id, paused.delivery, again.delivery) == (paused.execution_id, 1, 2)
     for what in ("heartbeat", "complete", "fail"):
-        refused = await first(what)
+        refused = await paused(what)
         assert (refused.status_code, refused.json()["type"]) == (409, "urn:carillon:problem:stale-callback")
-    assert (await second("complete")).status_code == 204
-    found = await ended(api, second, "succeeded")
+    assert (await again("complete")).status_code == 204
+    found = await ended(api, again, "succeeded")
     assert [one["delivery"] for one in found["attempts"]] == [2]
-    assert "delivery 2 has ended as `succeeded`" in (await first("complete")).json()["detail"]
+    await ended(api, cancelled, "cancelled")
+    late = await cancelled("complete")
+    assert (late.status_code, late.json()["outcome"]) == (410, "cancelled")
+    assert len(sink.at("/accept/silent-cancelled")) == 1
 
 
 async def test_what_is_no_token_of_ours_is_404_and_an_old_one_410(
