@@ -20,6 +20,7 @@ from infra.database.errors import (
 )
 from infra.database.executions import History, StoredExecution
 from infra.database.feed import Change, Feed, Place, Reading
+from infra.database.groups import GroupIndex, StoredGroup
 from infra.database.jobs import Activation, JobIndex, id_of_key
 from infra.database.page import Page
 from infra.database.stored_job import StoredJob, StoredStatus
@@ -38,6 +39,7 @@ __all__ = [
     "DatabaseUnavailable",
     "Draft",
     "Feed",
+    "GroupIndex",
     "History",
     "IdempotencyConflict",
     "JobExists",
@@ -50,6 +52,7 @@ __all__ = [
     "Reservation",
     "ReservationRefused",
     "StoredExecution",
+    "StoredGroup",
     "StoredJob",
     "StoredStatus",
     "WriterCounts",

@@ -31,6 +31,8 @@ class JobFilter:
     q: str | None = None
     """A part of id or description, literally, in any case."""
     created_until: datetime | None = None
+    group: str | None = None
+    """The concurrency group that the job names."""
 
 
 def page_of_jobs(
@@ -88,6 +90,8 @@ def _filtered(connection: sa.Connection, tenant: str, filters: JobFilter) -> sa.
         query = query.where(jobs.c.last_outcome.in_(filters.outcome))
     if filters.created_until is not None:
         query = query.where(jobs.c.created_at <= filters.created_until)
+    if filters.group is not None:
+        query = query.where(jobs.c.group_name == clean(filters.group))
     if filters.q:
         part = fold(filters.q)
         query = query.where(

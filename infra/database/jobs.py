@@ -185,12 +185,13 @@ class JobIndex:
         target: str | None = None,
         outcome: Sequence[Outcome] | None = None,
         q: str | None = None,
+        group: str | None = None,
         sort: JobSort = "id",
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[StoredJob]:
         """Jobs by id, or the newest first and by id among equals (JobFilter says what narrows them)."""
-        filters = JobFilter(status, labels or {}, target, outcome, q)
+        filters = JobFilter(status, labels or {}, target, outcome, q, group=group)
         return await self.page(tenant, filters, sort=sort, limit=limit, cursor=cursor)
 
     async def page(

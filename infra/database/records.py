@@ -137,7 +137,7 @@ def _change_statement(dialect: str) -> sa.Update:
     run = sa.func.coalesce(sa.bindparam("p_run", type_=sa.BigInteger), jobs.c.run_number)
     stays = sa.and_(sa.not_(sa.bindparam("p_deleted", type_=sa.Boolean)), jobs.c.run_number > run)
     named = ("revision", "change", "status", "pause", "updated_at")
-    searched = ("definition", "labels", "description", "target_type", "target_address")
+    searched = ("definition", "labels", "description", "target_type", "target_address", "group_name")
     return (
         sa.update(jobs)
         .where(_at_place(), jobs.c.change < sa.bindparam("p_change"), jobs.c.status != "deleted")

@@ -15,6 +15,10 @@ LIVE = "status <> 'deleted'"
 """The condition of the indices over live jobs; queries repeat it literally so that it is recognised."""
 
 
+GROUPED = "group_name IS NOT NULL AND status <> 'deleted'"
+"""Likewise, of the index over the jobs of groups."""
+
+
 def _where(condition: str) -> dict[str, Any]:
     return {"sqlite_where": sa.text(condition), "postgresql_where": sa.text(condition)}
 
@@ -49,6 +53,8 @@ jobs = sa.Table(
     Column("reservation_key", Text),
     Column("freed", sa.Boolean, nullable=False),
     Column("position", BigInteger, nullable=False, server_default="0"),
+    Column("group_name", Name),
+    Index("jobs_group", "tenant", "group_name", "job", **_where(GROUPED)),
     Index("jobs_position", "tenant", "position"),
     Index("jobs_live", "tenant", "job", unique=True, **_where(LIVE)),
     Index("jobs_reserved", "created_at", **_where("status = 'reserved'")),
@@ -59,6 +65,17 @@ jobs = sa.Table(
 reservation that was given up, ``position`` says when it was last changed (positions.py)."""
 
 Index("jobs_created", jobs.c.tenant, jobs.c.created_at.desc(), jobs.c.job, **_where(LIVE))
+
+groups = sa.Table(
+    "groups",
+    metadata,
+    Column("tenant", Name, primary_key=True),
+    Column("name", Name, primary_key=True),
+    Column("limit", Integer, nullable=False),
+    Column("changed_at", Instant, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""Concurrency groups that were given a limit; the others are known by the jobs that name them."""
 
 executions = sa.Table(
     "executions",

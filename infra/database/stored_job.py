@@ -63,7 +63,7 @@ def from_row(row: sa.Row[Any]) -> StoredJob:
     )
 
 
-def definition_columns(definition: JobDefinition) -> dict[str, str]:
+def definition_columns(definition: JobDefinition) -> dict[str, str | None]:
     """The definition as JSON, and what lists search of it.
 
     The JSON is text in both databases: nothing inside it is asked for, and text keeps what ``jsonb``
@@ -75,6 +75,7 @@ def definition_columns(definition: JobDefinition) -> dict[str, str]:
         "description": fold(definition.description),
         "target_type": definition.target.type,
         "target_address": getattr(definition.target, "url", ""),
+        "group_name": definition.concurrency.group,
     }
 
 
