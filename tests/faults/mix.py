@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -170,6 +170,8 @@ class Figures:
     balance: Balance = field(default_factory=Balance)
     one_offs: int = 0
     triggers: int = 0
+    healed_after: list[float] = field(default_factory=list)
+    """Seconds from the last fault until every job had run, or skipped, an occurrence due since."""
 
 
 async def play(installation: Installation, receiver: Receiver, *, number: int, seed: int,
@@ -190,12 +192,14 @@ async def play(installation: Installation, receiver: Receiver, *, number: int, s
     await asyncio.wait({asking})
     if not asking.cancelled() and (error := asking.exception()):
         raise error
+    began = time.monotonic()
     await asyncio.gather(*(watched.until_going(job) for job in watched.anchors))
+    healed_after = time.monotonic() - began
     found = await watched.settle(side_by_side=[f"{kind.name}-{number}" for kind in KINDS if kind.may_overlap])
     if not found.findings:
         await watched.delete()
     triggers = sum(len(keys) for keys in watched.asked.values())
-    return Figures(1, blows.dealt, found, len(watched.singles), triggers)
+    return Figures(1, blows.dealt, found, len(watched.singles), triggers, [healed_after])
 
 
 async def _ask_now_and_then(watched: Watched, number: int, chance: random.Random) -> None:
@@ -223,6 +227,7 @@ async def play_all(data_dir: Path, *, rounds: int, seconds: float, seed: int,
                 total.balance.add(one.balance)
                 total.one_offs += one.one_offs
                 total.triggers += one.triggers
+                total.healed_after += one.healed_after
                 tell(number, one)
     finally:
         await receiver.stop()
@@ -249,10 +254,19 @@ def table(figures: Figures) -> Table:
         ("delivered again, retried", f"{found.again}, {found.retries}"),
         ("dead letters", found.dead_lettered),
         ("skipped, missed", f"{found.skipped}, {found.missed}"),
+        ("healed after, at most", f"{max(figures.healed_after):.1f} s"),
     ]
     for name, value in lines:
         shown.add_row(name, str(value))
     return shown
+
+
+async def _until_stopped(playing: Coroutine[Any, Any, Figures]) -> Figures:
+    """Stops what it started when it is told to end, in the background too."""
+    task = asyncio.create_task(playing)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    return await task
 
 
 def main() -> None:
@@ -269,14 +283,14 @@ def main() -> None:
 
     def tell(number: int, one: Figures) -> None:
         found, faults = one.balance, sum(one.faults.values())
-        named = f"{len(found.named)} overlaps with a lost lease"
-        out.print(f"round {number}: {faults} faults, {found.deliveries} deliveries, {named}", highlight=False)
+        named, healed = f"{len(found.named)} overlaps with a lost lease", one.healed_after[0]
+        said = f"{faults} faults, {found.deliveries} deliveries, {named}, healed after {healed:.1f} s"
+        out.print(f"round {number}: {said}", highlight=False)
         for finding in found.findings:
             out.print(f"  {finding}", highlight=False)
 
-    figures = asyncio.run(
-        play_all(data_dir, rounds=given.rounds, seconds=given.seconds, seed=seed, tell=tell)
-    )
+    playing = play_all(data_dir, rounds=given.rounds, seconds=given.seconds, seed=seed, tell=tell)
+    figures = asyncio.run(_until_stopped(playing))
     out.print(table(figures))
     sys.exit(1 if figures.balance.findings else 0)
 

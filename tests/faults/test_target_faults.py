@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.faults.ledger import Visit
+from tests.faults.ledger import NOTICED_WITHIN, Visit
 from tests.faults.processes import ask, rows_of
 from tests.faults.receiver import Caller, Manner, Receiver
 from tests.faults.watched import Watched
@@ -98,7 +98,7 @@ async def test_targets_that_misbehave(watched: Watched, receiver: Receiver) -> N
         assert await watched.until_ended(name) == "succeeded"
         rows = await rows_of(watched.installation, name)
         assert [outcome for _, _, outcome in rows[0].attempts] == list(case.ends), name
-        assert waits(receiver.at(name)) >= case.waits, name
+        assert waits(receiver.at(name)) >= case.waits - NOTICED_WITHIN, name
     for name in AFAR:
         [visit] = receiver.at(name)
         shown = await ask(watched.installation, "GET", f"/jobs/{name}/executions")
