@@ -194,6 +194,7 @@ class Fleet:
             created_at=now,
             updated_at=now,
             cursor=accepted,
+            runs_errands=True,
             **state_fields,
         )
         handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(

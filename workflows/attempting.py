@@ -34,7 +34,6 @@ class Attempting(Grouping):
         self._attempts_here = 0
         self._flush_task: asyncio.Task[None] | None = None
         self._errand_task: asyncio.Task[None] | None = None
-        self._runs_errands = False
         self._unsent_since: datetime | None = None
 
     def _history_is_long(self) -> bool:
@@ -103,6 +102,7 @@ class Attempting(Grouping):
             self._lost(run, call, outcome)
         else:
             self._reported(run, call, outcome)
+        self._begin_errands()
 
     async def _until_attempt(self, run: RunState, wake: datetime) -> None:
         """The run waits until ``wake``, for a retry mostly."""
@@ -186,13 +186,18 @@ class Attempting(Grouping):
             self._errand_task = asyncio.create_task(self._run_errands())
 
     def _owes_errands(self) -> bool:
-        """Histories of 0.1.0 ran none: what was owed in them waits for the next errand.
+        """Histories of 0.1.0 ran none: what is owed in them waits for the end of an attempt."""
+        return bool(self.state.errands) and self.state.runs_errands
 
-        An answer to ``patched`` holds for a whole run, so each attempt asks anew until one is yes.
+    def _begin_errands(self) -> None:
+        """An attempt has come back. In a history that 0.1.0 began, errands are run from here on.
+
+        An answer to ``patched`` holds for a whole run, so each attempt asks anew until one is yes. It is
+        asked nowhere else, since it is wrong in a replay behind a local activity of the same workflow
+        task that was longer than that task (seen with SDK 1.35).
         """
-        if self.state.errands and not self._runs_errands:
-            self._runs_errands = workflow.patched(f"errands-{self._attempts_here}")
-        return bool(self.state.errands) and self._runs_errands
+        if self.state.errands and not self.state.runs_errands:
+            self.state.runs_errands = workflow.patched(f"errands-{self._attempts_here}")
 
     async def _errands_done(self) -> None:
         """Before a workflow ends: nobody would send them after it."""

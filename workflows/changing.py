@@ -12,7 +12,6 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
-    from workflows.attempting import Attempting
     from workflows.contracts import failures, names
     from workflows.contracts.actor import Actor
     from workflows.contracts.job import (
@@ -35,12 +34,13 @@ with workflow.unsafe.imports_passed_through():
     from workflows.domain import details, job_changes, job_records
     from workflows.domain.active import is_planned
     from workflows.domain.waiting import waiting_rows
+    from workflows.watched import Watched
 
 STOP_WAIT = timedelta(seconds=2)
 """How long a stop waits for the worker's word before it answers ``stopping``."""
 
 
-class Changing(Attempting):
+class Changing(Watched):
     def __init__(self, state: JobState) -> None:
         super().__init__(state)
         self._row_lacks_plan = False
@@ -232,11 +232,12 @@ class Changing(Attempting):
         self.state.updated_at = max(self.state.updated_at, self._accepted_at(actor))
         self._changes += 1
         self._publish()
+        self._send_errands()
+        self._watch_success()
 
     def _publish(self) -> None:
         """Count a change of what the index shows, and write it by an activity of its own."""
-        self.state.change += 1
-        job_records.record_job(self.state)
+        job_records.publish(self.state)
         self._start_flush()
 
 

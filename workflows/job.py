@@ -18,6 +18,7 @@ with workflow.unsafe.imports_passed_through():
         active,
         details,
         gate,
+        incidents,
         job_changes,
         job_sources,
         job_state,
@@ -46,9 +47,11 @@ class JobWorkflow(Planned):
             self._settle_group()
             if self._history_is_long():
                 await workflow.wait_condition(workflow.all_handlers_finished)
+                state.runs_errands = True
                 workflow.continue_as_new(state)
             workflow.set_current_details(details.describe(state))
             self._send_errands()
+            self._watch_success()
             if state.run is not None:
                 await self._attempt(state.run)
             elif state.deleted:
@@ -56,6 +59,7 @@ class JobWorkflow(Planned):
             else:
                 await self._choose()
         workflow.set_current_details(details.describe(state))
+        incidents.gone(state, workflow.now())
         await self._errands_done()
         await workflow.wait_condition(workflow.all_handlers_finished)
 

@@ -190,8 +190,11 @@ class Requested(Changing):
     def ended(self, end: RunEnded) -> None:
         """A run beside the loop tells how it ended."""
         row = next((row for row in self.state.beside if row.key == end.last_run.key), None)
+        was_paused = self.state.pause is not None
         job_changes.ended_beside(self.state, end)
         self._send_errands()
+        if self.state.pause is not None and not was_paused:
+            self._paused_by_failures()
         if row is not None and not row.forced:
             self._changes += 1  # somebody may wait for its place
 
@@ -199,6 +202,17 @@ class Requested(Changing):
     def letter_closed(self, key: str) -> None:
         """A dead letter of this job is not open any more."""
         letters.closed(self.state, key)
+
+    def _paused_by_failures(self) -> None:
+        """A run beside the loop was one failure too many: what is held stops as at any pause."""
+        self._changes += 1
+        self._start_flush()
+        call, run = self._call, self.state.run
+        if call is not None and active.is_planned(call.inp.occurrence.trigger):
+            call.stop("if_held", "paused")
+        elif call is None and run is not None:
+            stop = StopIntent(intent="if_held", reason="paused")
+            job_changes.stop_waiting(self.state, run, stop, workflow.now())
 
     async def _forget_gone(self) -> None:
         """Ask after runs that hold back another; one that was terminated will never tell its end."""

@@ -9,7 +9,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.attempting import Attempting
     from workflows.contracts import names
     from workflows.contracts.job import JobState, RunEnded
-    from workflows.domain import details, job_changes
+    from workflows.domain import details, incidents, job_changes
 
 
 @workflow.defn(name=names.RUN_WORKFLOW)
@@ -27,6 +27,7 @@ class RunWorkflow(Attempting):
             self._settle_group()
             if self._history_is_long():
                 await workflow.wait_condition(workflow.all_handlers_finished)
+                state.runs_errands = True
                 workflow.continue_as_new(state)
             workflow.set_current_details(details.describe(state))
             self._send_errands()
@@ -43,12 +44,17 @@ class RunWorkflow(Attempting):
         last_run = self.state.last_run
         if last_run is None:  # a retry follows
             return
-        end = RunEnded(last_run=last_run, ended_at=last_run.ended_at or workflow.now())
+        end = RunEnded(
+            last_run=last_run,
+            ended_at=last_run.ended_at or workflow.now(),
+            incidents=self.state.incidents,
+        )
         job = workflow.get_external_workflow_handle(names.job_workflow_id(self.state.tenant, self.state.ref))
         try:
             await job.signal(names.SIGNAL_ENDED, end)
         except ApplicationError:
             workflow.logger.info("the job of this run has been deleted meanwhile")
+            incidents.gone(self.state, workflow.now())
 
     @workflow.signal(name=names.SIGNAL_STOP)
     def stop(self, reason: str) -> None:

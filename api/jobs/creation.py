@@ -210,6 +210,7 @@ def initial_state(reserved: StoredJob, *, paused: bool) -> JobState:
         updated_at=accepted,
         cursor=initial_cursor(reserved.definition.schedule, accepted),
         pause=Pause(since=accepted, reason="created paused", by=reserved.created_by) if paused else None,
+        runs_errands=True,
     )
 
 

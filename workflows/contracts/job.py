@@ -55,6 +55,8 @@ class RunState(Contract):
     """Number of the backfill it belongs to."""
     lost_leases: int = 0
     """Reaps of this execution that an incident has been told of."""
+    overran: bool = False
+    """Its holder may have told of the occurrences that it was in the way of."""
 
 
 class ManualRun(Contract):
@@ -142,14 +144,24 @@ class JobState(Contract):
     """How long the loop's last run took."""
     errands: list[Errand] = []
     """What other workflows have to be told still, oldest first."""
+    runs_errands: bool = False
+    """Set from the beginning; histories that 0.1.0 began find it out (``workflows.attempting``)."""
     open_letters: list[str] = []
     """Keys of the job's open dead letters, oldest first."""
     reruns: list[str] = []
     """Keys of the last :data:`RECENT_REQUESTS` reruns."""
     incidents: list[OpenIncident] = []
     """Incidents the job has opened and not seen recover."""
+    told_at: Instant | None = None
+    """Instant of the last word on an incident; the next one is later."""
     consecutive_skips: int = 0
     """Occurrences skipped by the gate since the last one that was not followed by such a skip."""
+    skips_at_last_end: int = 0
+    """What ``consecutive_skips`` was when the last run ended."""
+    forgiven_failures: int = 0
+    """Consecutive failures that do not count towards ``pause_after``: they lie before the last resume."""
+    watched_since: Instant | None = None
+    """When time without success began to count, by an edit or a resume."""
     operations: list[str] = []
     """The last :data:`RECENT_REQUESTS` changes that carried an id, oldest first: done once each."""
     skips: list[Instant] = []
@@ -240,6 +252,8 @@ class RunEnded(Contract):
 
     last_run: LastRun
     ended_at: Instant
+    incidents: list[OpenIncident] = []
+    """What it has told of and not seen recover; the job's next success is the end of it."""
 
 
 class FiredSignal(Contract):

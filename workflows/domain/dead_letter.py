@@ -145,6 +145,7 @@ def alone(order: RedriveOrder) -> JobState:
         cursor=at,
         plan_exhausted=True,
         hints=letter.hints,
+        runs_errands=True,
         run=RunState(
             occurrence=request.occurrence,
             attempt=request.attempt,

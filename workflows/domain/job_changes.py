@@ -21,7 +21,17 @@ from workflows.contracts.job import (
 )
 from workflows.contracts.planning import PlannedOccurrence
 from workflows.contracts.records import FINAL_PHASE, ExecutionRow, JobProgress, Record, sequence
-from workflows.domain import details, errands, history, job_records, job_sources, job_state, letters, stats
+from workflows.domain import (
+    details,
+    errands,
+    history,
+    incidents,
+    job_records,
+    job_sources,
+    job_state,
+    letters,
+    stats,
+)
 from workflows.domain.active import is_held, is_planned, is_unserved
 from workflows.domain.waiting import waiting_rows
 
@@ -52,6 +62,8 @@ def ended_beside(state: JobState, end: RunEnded) -> None:
         next_fires_at=state.plan[0].fires_at if state.plan else None,
     )
     job_records.keep(state, [Record(tenant=state.tenant, ref=state.ref, progress=progress)])
+    if incidents.ended_beside(state, end):
+        job_records.publish(state)
 
 
 def skip(state: JobState, scheduled_time: datetime, *, skipped: bool) -> None:
@@ -120,8 +132,10 @@ def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: b
             # it may fire yet; if its holder could be stopped, ``put_back`` takes this back
             state.scheduled_runs += state.cursor < alive <= at
         state.cursor = max(state.cursor, at)
+    watched = state.definition.alerts.no_success_for
     state.definition = definition
     state.revision += 1
+    incidents.edited(state, watched, at)
     state.completed_at = None
     job_state.drop_plan(state)
     queued = run is not None and run.group_since is not None
@@ -137,6 +151,7 @@ def end_pause(state: JobState, at: datetime) -> None:
     state.passed_until, state.passed_reason = at, "paused"
     state.plan, state.blocked_since = [], None
     state.plan_exhausted = state.plan_exhausted and state.completed_at is not None
+    incidents.resumed(state, at)
 
 
 def stop_waiting(state: JobState, run: RunState, stop: StopIntent, now: datetime) -> None:

@@ -10,7 +10,7 @@ from workflows.contracts.job import (
 )
 from workflows.contracts.planning import PlannedOccurrence, Stretch
 from workflows.contracts.records import JobRow, Outcome, Record
-from workflows.domain import backlog, details, history, stats
+from workflows.domain import backlog, details, history, incidents, stats
 
 
 def keep(state: JobState, records: Sequence[Record]) -> None:
@@ -36,7 +36,14 @@ def record_stretch(state: JobState, stretch: Stretch, outcome: Outcome, reason: 
             shorter, row = state.missed, history.longer(state.missed, row)
             state.records = [record for record in state.records if record.execution != shorter]
         state.missed = row
+    incidents.stretch(state, row, stretch.count, at)
     keep(state, [Record(tenant=state.tenant, ref=state.ref, execution=row)])
+
+
+def publish(state: JobState) -> None:
+    """Count a change of what the index shows, and keep its row."""
+    state.change += 1
+    record_job(state)
 
 
 def record_job(state: JobState) -> None:

@@ -134,6 +134,7 @@ def alone(state: JobState) -> JobState:
         plan_exhausted=True,
         hints=state.hints,
         tzdata=state.tzdata,
+        runs_errands=True,
     )
 
 

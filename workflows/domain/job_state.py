@@ -11,7 +11,7 @@ from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDe
 from workflows.contracts.job import JobState, RunState, StopIntent
 from workflows.contracts.planning import Plan, PlanInput
 from workflows.contracts.records import AttemptOutcome, ExecutionRow, Outcome, Record
-from workflows.domain import backlog, history, job_records, letters, overlap, stats
+from workflows.domain import backlog, history, incidents, job_records, letters, overlap, stats
 from workflows.domain.active import is_planned, is_unserved, of_loop
 from workflows.domain.job_sources import is_passed, leave_out, mark_served, put_back
 
@@ -44,6 +44,7 @@ def attempt_input(state: JobState, run: RunState) -> AttemptInput:
         next_fires_at=behind[0].fires_at if behind else None,
         hints=state.hints,
         records=backlog.carried(state.records) if state.storing else [],
+        overrun=incidents.overrun(state, run, behind),
     )
 
 
@@ -120,6 +121,8 @@ def learn(state: JobState, run: RunState, inp: AttemptInput, report: AttemptRepo
     run.deliveries, run.reaps = report.deliveries, report.reaps
     if report.fired:
         run.started_at, run.lateness_ms = report.started_at, report.lateness_ms
+    incidents.leases_lost(state, run, report.ended_at)
+    incidents.overran(run, inp, report.ended_at)
 
 
 def returned(state: JobState, run: RunState, inp: AttemptInput, report: AttemptReport, stop: StopIntent,
@@ -205,6 +208,8 @@ def lease_lost(state: JobState, run: RunState, inp: AttemptInput, *, left: Heart
         run.reaps = max(run.reaps, left.reaps) + (left.phase == "fired")
         run.started_at = run.started_at or left.started_at
         run.lateness_ms = left.lateness_ms if run.lateness_ms is None else run.lateness_ms
+    incidents.leases_lost(state, run, now)
+    incidents.overran(run, inp, now)
     if stopped is not None or run.reaps > state.definition.max_reaps:
         _remember_lost(state, run, inp, left, stopped is not None, now)
     if stopped is not None:
@@ -261,3 +266,5 @@ def finished(state: JobState, run: RunState, outcome: Outcome, reason: str | Non
         letters.after_end(state, run, outcome, row)
     if run.started_at is not None or run.group_since is not None:
         overlap.settle(state, of_loop(run, ended_at), ended_at)
+    if incidents.ended(state, run, outcome, reason, ended_at):
+        job_records.publish(state)
