@@ -19,6 +19,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from infra.database.audit import AuditEntry, AuditLog
+from infra.database.dead_letters import DeadLetters
 from infra.database.job_list import JobFilter
 from infra.database.jobs import JobIndex
 from workflows.contracts import failures, names
@@ -34,6 +35,7 @@ from workflows.contracts.bulk import (
     BulkPageAsked,
     BulkStep,
 )
+from workflows.contracts.dead_letter import LetterRedriven, RedriveLetter
 from workflows.contracts.job import (
     DeleteRequest,
     JobChanged,
@@ -76,6 +78,7 @@ class Bulk:
         self,
         client: Client,
         index: JobIndex,
+        letters: DeadLetters,
         audit: AuditLog,
         *,
         pace: Pace,
@@ -83,6 +86,7 @@ class Bulk:
     ) -> None:
         self._client = client
         self._index = index
+        self._letters = letters
         self._audit = audit
         self._pace = pace
         self._now = now
@@ -94,6 +98,13 @@ class Bulk:
     @activity.defn(name=names.BULK_COUNT_ACTIVITY)
     async def count(self, order: BulkOrder) -> BulkCount:
         """Raises DatabaseUnavailable, as :meth:`page` and :meth:`note` do: the workflow tries again."""
+        if order.action == "redrive":
+            wanted = _letters_of(order)
+            letters = await self._letters.list(order.tenant, **wanted, limit=SAMPLE)
+            return BulkCount(
+                matched=await self._letters.count(order.tenant, **wanted),
+                sample=[names.opaque_id(letter.key) for letter in letters.items],
+            )
         filters = _filter_of(order)
         matched = await self._index.count(order.tenant, filters)
         first = await self._index.page(order.tenant, filters, limit=SAMPLE)
@@ -102,6 +113,14 @@ class Bulk:
     @activity.defn(name=names.BULK_PAGE_ACTIVITY)
     async def page(self, asked: BulkPageAsked) -> BulkPage:
         order = asked.order
+        if order.action == "redrive":
+            letters = await self._letters.list(
+                order.tenant, **_letters_of(order), limit=PAGE, cursor=asked.cursor
+            )
+            return BulkPage(
+                jobs=[BulkJob(job=one.job, ref=one.ref, key=one.key) for one in letters.items],
+                next_cursor=letters.next_cursor,
+            )
         found = await self._index.page(order.tenant, _filter_of(order), limit=PAGE, cursor=asked.cursor)
         jobs = [BulkJob(job=stored.job, ref=stored.ref) for stored in found.items]
         return BulkPage(jobs=jobs, next_cursor=found.next_cursor)
@@ -114,7 +133,7 @@ class Bulk:
             [
                 AuditEntry(
                     tenant=order.tenant,
-                    id=f"bulk-{order.id}-{outcome.ref}",
+                    id=f"bulk-{order.id}-{outcome.key or outcome.ref}",
                     at=outcome.at,
                     by=order.actor.by,
                     operation=order.action,
@@ -198,6 +217,8 @@ class Bulk:
     async def _send(self, order: BulkOrder, job: BulkJob) -> int:
         """The job's revision. Update and operation are named by the bulk, so a repeat is only answered."""
         name = f"bulk-{order.id}"
+        if order.action == "redrive":
+            return await self._redrive(order, job, name)
         handle = self._client.get_workflow_handle(names.job_workflow_id(order.tenant, job.ref))
         actor = Actor(by=order.actor.by, at=self._now(), operation=name)
         if order.action == "trigger":
@@ -218,20 +239,30 @@ class Bulk:
         )
         return changed.view.revision
 
+    async def _redrive(self, order: BulkOrder, job: BulkJob, name: str) -> int:
+        letter = self._client.get_workflow_handle(names.dead_letter_workflow_id(job.key))
+        request = RedriveLetter(actor=Actor(by=order.actor.by, at=self._now(), operation=name))
+        redriven: LetterRedriven = await letter.execute_update(
+            names.UPDATE_REDRIVE, request, id=f"redrive-{name}", result_type=LetterRedriven
+        )
+        return redriven.revision
+
     def _deleted(self, order: BulkOrder, job: BulkJob) -> BulkOutcome:
         """By an earlier try, or by somebody else: to a deletion it is all the same."""
+        if order.action == "redrive":
+            return self._outcome(job, kind=failures.LETTER_CLOSED, message="closed meanwhile")
         if order.action == "delete":
             return self._outcome(job)
         return self._outcome(job, kind=failures.JOB_DELETED, message="the job has been deleted meanwhile")
 
     def _outcome(self, job: BulkJob, **fields: Any) -> BulkOutcome:
-        return BulkOutcome(job=job.job, ref=job.ref, at=self._now(), **fields)
+        return BulkOutcome(job=job.job, ref=job.ref, key=job.key, at=self._now(), **fields)
 
 
 _OF_THE_JOB = frozenset({RPCStatusCode.RESOURCE_EXHAUSTED, RPCStatusCode.FAILED_PRECONDITION})
 """It has too many updates in flight, or its workflow cannot go on: no reason to hold up the others."""
-_REFUSALS = frozenset({failures.RUN_ACTIVE, failures.TOO_MANY_TRIGGERS})
-"""What a job refuses an action with; asking again would change nothing."""
+_REFUSALS = frozenset({failures.RUN_ACTIVE, failures.TOO_MANY_TRIGGERS, failures.LETTER_CLOSED})
+"""What a job, or a dead letter, refuses an action with; asking again would change nothing."""
 
 
 def _filter_of(order: BulkOrder) -> JobFilter:
@@ -244,6 +275,16 @@ def _filter_of(order: BulkOrder) -> JobFilter:
         q=asked.q,
         created_until=order.actor.at,
     )
+
+
+def _letters_of(order: BulkOrder) -> dict[str, Any]:
+    asked = order.letters
+    return {
+        "job": asked.job,
+        "since": asked.since,
+        "until": asked.until,
+        "opened_until": order.actor.at,
+    }
 
 
 @contextlib.asynccontextmanager

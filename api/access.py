@@ -59,5 +59,6 @@ def existing_id(job: str) -> str:
     return job
 
 
+LetterId = Annotated[str, Path(description="The `id` of a dead letter.", max_length=1000)]
 ExecutionId = Annotated[str, Path(description="The `id` of an execution.", max_length=1000)]
 JobId = Annotated[str, Path(description=f"The job's id: `{JOB_ID_PATTERN}`.", examples=["daily-report"])]

@@ -22,6 +22,7 @@ from api.routers import (
     bulk,
     callbacks,
     cancellations,
+    dead_letters,
     events,
     executions,
     job_actions,
@@ -29,6 +30,7 @@ from api.routers import (
     job_skips,
     jobs,
     operations,
+    reruns,
     schedules,
 )
 from api.state import AppState
@@ -38,6 +40,7 @@ TAGS = [
     {"name": "Jobs", "description": "Definitions and what is done with them."},
     {"name": "Executions", "description": "The record of every run."},
     {"name": "Callbacks", "description": "What targets report of their runs, by a token of their own."},
+    {"name": "Dead letters", "description": "What failed for good, until somebody settles it."},
     {"name": "Schedules", "description": "What a schedule means, before it is used."},
     {"name": "Events", "description": "What happens, as it happens."},
     {"name": "Audit", "description": "Who changed what."},
@@ -77,8 +80,8 @@ def create_app(
     for kind in (ProblemError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _answer)
     for noun in (
-        jobs, job_batches, job_actions, job_skips, bulk, executions, cancellations, callbacks, schedules,
-        events, audit, operations,
+        jobs, job_batches, job_actions, job_skips, bulk, executions, cancellations, reruns, dead_letters,
+        callbacks, schedules, events, audit, operations,
     ):  # fmt: skip
         app.include_router(noun.router)
     return app

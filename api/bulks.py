@@ -27,6 +27,7 @@ from workflows.contracts.names import (
     UPDATE_ADMIT,
     bulk_workflow_id,
     bulks_workflow_id,
+    opaque_id,
 )
 
 ANSWER_WITHIN_S = 7.4
@@ -34,17 +35,18 @@ READ_WITHIN = timedelta(seconds=2)
 
 
 class BulkProblemAnswer(BaseModel):
-    """A job to which the action could not be applied."""
+    """A job, or a dead letter, to which the action could not be applied."""
 
     model_config = ConfigDict(frozen=True)
 
     job: str
+    dead_letter: str | None = Field(description="The `id` of the dead letter, when it was one.")
     type: str = Field(description="The kind of problem, as in a problem document.")
     detail: str
 
 
 class BulkAnswer(BaseModel):
-    """How far an action on many jobs has come."""
+    """How far an action on many jobs, or dead letters, has come."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -52,7 +54,7 @@ class BulkAnswer(BaseModel):
     action: BulkAction
     dry_run: bool
     state: Literal["running", "completed"]
-    matched: int | None = Field(description="Jobs that match; null until they are counted.")
+    matched: int | None = Field(description="Those that match; null until they are counted.")
     done: int
     failed: int
     problems: list[BulkProblemAnswer] = Field(description="The first 20 of those that failed.")
@@ -132,7 +134,12 @@ def bulk_answer(state: BulkState) -> BulkAnswer:
 def _problem(outcome: BulkOutcome) -> BulkProblemAnswer:
     """As the same change of that one job would have been answered."""
     problem = REJECTIONS[outcome.kind or ""](outcome.message)
-    return BulkProblemAnswer(job=outcome.job, type=problem.kind.uri, detail=problem.detail)
+    return BulkProblemAnswer(
+        job=outcome.job,
+        dead_letter=opaque_id(outcome.key) if outcome.key else None,
+        type=problem.kind.uri,
+        detail=problem.detail,
+    )
 
 
 def _unread() -> ProblemError:

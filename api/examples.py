@@ -68,6 +68,18 @@ FAIL: dict[str, Any] = {
     "To be tried again": {"error": "the warehouse is locked", "retry_after": 120},
     "For good": {"error": "the customer is unknown", "retryable": False},
 }
+RERUN: dict[str, Any] = {
+    "With the target's body": {"target_body": True},
+    "Beside what is active, with a body of its own": {"force": True, "body": {"report": "2026-12-01"}},
+}
+REDRIVE: dict[str, Any] = {
+    "In its turn": {},
+    "Beside what is active": {"force": True},
+}
+REDRIVE_MANY: dict[str, Any] = {
+    "All of a job's": {"job": "daily-report"},
+    "Of one night": {"since": "2026-12-01T22:00:00Z", "until": "2026-12-02T06:00:00Z"},
+}
 BULK: dict[str, Any] = {
     "Pause a team's jobs": {"filter": {"status": "active", "label": "team=billing"}, "action": "pause"},
     "What would be deleted": {
@@ -184,6 +196,23 @@ PROBLEM: dict[str, Any] = {
     "detail": "`/schedule/every`: `every` is at least one second.",
     "errors": [{"pointer": "/schedule/every", "detail": "`every` is at least one second."}],
 }
+LETTER: dict[str, Any] = {
+    "id": "YWNtZS9kYWlseS1yZXBvcnQ6MjAyNi0xMi0wMVQwOTowMDowMFo",
+    "key": "acme/daily-report:2026-12-01T09:00:00Z",
+    "job": "daily-report",
+    "scheduled_time": "2026-12-01T09:00:00Z",
+    "trigger": "schedule",
+    "status": "open",
+    "reason": "max_attempts",
+    "last_attempt": 5,
+    "status_code": 500,
+    "error": "status 500",
+    "opened_at": "2026-12-01T09:02:35.250000Z",
+    "failed_at": "2026-12-01T09:02:35.250000Z",
+    "expires_at": "2026-12-15T09:02:35.250000Z",
+    "redrives": 0,
+    "revision": 1,
+}
 BULK_ANSWER: dict[str, Any] = {
     "id": "7d0c5b1e2f3a4b5c6d7e",
     "action": "pause",
@@ -203,6 +232,25 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "ChangedJobAnswer": {**JOB, "in_flight": []},
     "ExecutionAnswer": EXECUTION,
     "CancelledExecutionAnswer": {**EXECUTION, "outcome": "cancelled", "reason": "asked", "in_flight": []},
+    "LetterAnswer": LETTER,
+    "LetterStoryAnswer": {
+        **LETTER,
+        "attempts": [
+            {
+                "attempt": 5,
+                "delivery": 1,
+                "execution_id": "acme/daily-report:2026-12-01T09:00:00Z:5",
+                "started_at": "2026-12-01T09:02:35.003000Z",
+                "ended_at": "2026-12-01T09:02:35.250000Z",
+                "outcome": "failed",
+                "status_code": 500,
+                "error": "status 500",
+                "answer": "no",
+                "worker": "17@worker-1",
+                "revision": 1,
+            }
+        ],
+    },
     "BulkAnswer": BULK_ANSWER,
     "Problem": PROBLEM,
 }

@@ -58,6 +58,14 @@ REJECTIONS: dict[str, _Rejection] = {
     failures.JOB_BUSY: lambda why: ProblemError(
         Kind.BUSY, f"{why}; nothing was done, try again.", headers=SOON
     ),
+    failures.LETTER_CLOSED: lambda status: ProblemError(
+        Kind.NOT_FOUND, f"The dead letter is not open any more: {status}."
+    ),
+    failures.LETTER_REDRIVING: lambda key: ProblemError(
+        Kind.RUN_ACTIVE,
+        f"Its redrive is under way as `{key}`: cancel that execution first, or wait until it has ended.",
+        active=key,
+    ),
     failures.TOO_MANY_BULKS: lambda why: ProblemError(
         Kind.TOO_MANY_REQUESTS, f"{why}; wait until one has ended.", headers=LATER
     ),

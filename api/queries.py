@@ -77,6 +77,14 @@ class TenantExecutionQuery(ExecutionQuery, _ByDefinition):
     )
 
 
+class LetterQuery(_List):
+    job: str | None = Field(
+        default=None, max_length=200, description="Of the jobs with this id, of every generation."
+    )
+    since: QueryInstant | None = Field(default=None, description="From this scheduled time on.")
+    until: QueryInstant | None = Field(default=None, description="Before this scheduled time.")
+
+
 class AuditQuery(_List):
     job: str | None = Field(default=None, max_length=200, description="Changes of the job with this id.")
     by: str | None = Field(default=None, max_length=255, description="Changes by this `sub`.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from workflows.contracts.base import Duration, Instant
-from workflows.contracts.bulk import BulkAction, BulkFilter
+from workflows.contracts.bulk import BulkFilter, JobAction, LetterFilter
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.names import JOB_ID_PATTERN, REQUEST_PATTERN
 from workflows.contracts.records import Outcome
@@ -128,8 +128,33 @@ class BulkFilterBody(RequestBody):
 
 class BulkBody(RequestBody):
     filter: BulkFilterBody
-    action: BulkAction
+    action: JobAction
     dry_run: bool = Field(default=False, description="Only count, and name the first jobs.")
+
+
+class RedriveBody(RequestBody):
+    force: bool = Field(default=False, description="Past the job's gate and group, beside what is active.")
+
+
+class RedriveManyBody(RequestBody):
+    """Which dead letters; an empty body is all of them."""
+
+    job: str | None = Field(default=None, max_length=200, description="Of the jobs with this id.")
+    since: Instant | None = Field(default=None, description="From this scheduled time on.")
+    until: Instant | None = Field(default=None, description="Before this scheduled time.")
+
+    def wanted(self) -> LetterFilter:
+        return LetterFilter(job=self.job, since=self.since, until=self.until)
+
+
+class RerunBody(RequestBody):
+    force: bool = Field(default=False, description="Past the job's gate and group, beside what is active.")
+    body: Any = Field(default=None, description="Sent instead of the target's body; null sends none.")
+    target_body: bool = Field(
+        default=False,
+        description="Of a manual run: send the target's body. A body of its own is not kept, so one of "
+        "`body` and `target_body` must be given.",
+    )
 
 
 class PreviewBody(RequestBody):
@@ -143,5 +168,6 @@ class PreviewBody(RequestBody):
 
 REQUEST_MODELS: tuple[type[BaseModel], ...] = (
     JobRequest, BatchBody, JobPatch, PauseBody, ResumeBody, TriggerBody, SkipBody, CancelBody,
-    HeartbeatBody, CompleteBody, FailBody, BulkFilterBody, BulkBody, PreviewBody,
+    HeartbeatBody, CompleteBody, FailBody, BulkFilterBody, BulkBody, RedriveBody, RedriveManyBody, RerunBody,
+    PreviewBody,
 )  # fmt: skip

@@ -25,12 +25,15 @@ from api.jobs.creation import Creation
 from api.jobs.editing import Editing
 from api.jobs.locks import JobLocks
 from api.jobs.refs import Refs
+from api.jobs.rerunning import Rerunning
 from api.jobs.sweeper import Sweeper
+from api.letters import Letters
 from api.once import Once
 from api.overruns import Overruns
 from api.rate import RequestRate
 from infra.callback_token import CallbackTokens
 from infra.database.audit import AuditLog
+from infra.database.dead_letters import DeadLetters
 from infra.database.engine import Database
 from infra.database.errors import DatabaseError
 from infra.database.executions import History
@@ -74,6 +77,9 @@ class AppState:
         self.changes = Changes(self.temporal, self.index, self.refs, JobLocks())
         self.once = Once(IdempotencyKeys(self.database), clock, random_name)
         self.bulks = Bulks(self.temporal)
+        self.letter_index = DeadLetters(self.database)
+        self.letters = Letters(self.temporal, self.letter_index, self.history)
+        self.rerunning = Rerunning(self.temporal, self.changes, self.history, self.letters)
         self.cancelling = Cancelling(self.temporal, self.changes, self.history)
         secret = settings.signing_secret.get_secret_value()
         self.overruns = Overruns(self.temporal)

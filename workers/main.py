@@ -96,6 +96,7 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
         )
     )
     hints = TenantHints(look_ahead=settings.look_ahead)
+    dead_letters = DeadLetters(database)
     workers = make_workers(
         client,
         settings,
@@ -103,9 +104,14 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
         planning=Planning(lambda _: hints),
         records=Records(recorder),
         identity=identity,
-        letters=Letters(client, DeadLetters(database)),
+        letters=Letters(client, dead_letters),
         bulk=Bulk(
-            client, JobIndex(database), AuditLog(database), pace=Pace(settings.bulk_rate), now=clock.now
+            client,
+            JobIndex(database),
+            dead_letters,
+            AuditLog(database),
+            pace=Pace(settings.bulk_rate),
+            now=clock.now,
         ),
         incidents=_incidents(settings, sender, database, clock, telemetry),
     )

@@ -101,10 +101,10 @@ class BulkWorkflow:
             start_to_close_timeout=APPLY_WITHIN,
             heartbeat_timeout=LEASE,
             retry_policy=UNTIL_IT_WORKS,
-            summary=f"{state.order.action} {len(state.pending)} jobs",
+            summary=f"{state.order.action} {len(state.pending)} {_noun(state)}",
         )
-        told = {outcome.ref for outcome in outcomes}
-        state.pending = [job for job in state.pending if job.ref not in told]
+        told = {(outcome.ref, outcome.key) for outcome in outcomes}
+        state.pending = [job for job in state.pending if (job.ref, job.key) not in told]
         refused = [outcome for outcome in outcomes if outcome.kind is not None]
         state.done += len(outcomes) - len(refused)
         state.failed += len(refused)
@@ -122,8 +122,12 @@ class BulkWorkflow:
         )
 
 
+def _noun(state: BulkState) -> str:
+    return "dead letters" if state.order.action == "redrive" else "jobs"
+
+
 def _details(state: BulkState) -> str:
     """Markdown for the Temporal UI."""
     asked = state.order
     what = f"**{asked.action}**, asked by {asked.actor.by or 'somebody'}{', dry run' * asked.dry_run}"
-    return f"{what}\n\n{state.matched} jobs match, {state.done} are done, {state.failed} failed"
+    return f"{what}\n\n{state.matched} {_noun(state)} match, {state.done} are done, {state.failed} failed"

@@ -49,7 +49,7 @@ class BulksWorkflow:
                 priority=Priority(
                     priority_key=3, fairness_key=order.tenant, fairness_weight=TenantHints().weight
                 ),
-                static_summary=f"{order.action} many jobs of {order.tenant}",
+                static_summary=f"{order.action} many of {order.tenant}",
             )
         except WorkflowAlreadyStartedError:
             self._open.discard(order.id)

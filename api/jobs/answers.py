@@ -211,12 +211,12 @@ def execution_document(job: str, row: ExecutionRow, attempts: Sequence[AttemptRo
     return ExecutionAnswer(
         id=opaque_id(row.key),
         job=job,
-        attempts=[_attempt(attempt) for attempt in attempts],
+        attempts=[attempt_answer(attempt) for attempt in attempts],
         **{name: getattr(row, name) for name in ExecutionRow.model_fields if name != "seq"},
     ).model_dump(mode="json")
 
 
-def _attempt(row: AttemptRow) -> AttemptAnswer:
+def attempt_answer(row: AttemptRow) -> AttemptAnswer:
     return AttemptAnswer(**{name: getattr(row, name) for name in AttemptRow.model_fields if name != "seq"})
 
 

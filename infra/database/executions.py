@@ -15,7 +15,7 @@ from infra.database.job_list import definition_conditions
 from infra.database.page import Page, decode_instant, encode_cursor
 from infra.database.schema import attempts, executions, jobs
 from infra.database.types import clean
-from workflows.contracts.names import execution_id
+from workflows.contracts.names import execution_id, rerun_number, rerun_of
 from workflows.contracts.records import AttemptRow, ExecutionRow, Outcome, Record, Trigger
 
 _ORDER = "-scheduled_time"
@@ -92,6 +92,22 @@ class History:
         )
         page = await self._database.read(lambda connection: _page(connection, tenant, query, 1))
         return page.items[0] if page.items else None
+
+    async def last_rerun(self, tenant: str, key: str) -> int:
+        """The highest number of a rerun of the occurrence behind ``key``; 0: there is none."""
+        first, behind = f"{rerun_of(key)}+r", f"{rerun_of(key)}+s"
+        query = (
+            sa.select(executions.c.key)
+            .where(
+                executions.c.tenant == clean(tenant),
+                executions.c.key >= clean(first),
+                executions.c.key < clean(behind),
+            )
+            .order_by(sa.func.length(executions.c.key).desc(), executions.c.key.desc())
+            .limit(1)
+        )
+        found = await self._database.read(lambda connection: connection.execute(query).scalar_one_or_none())
+        return 0 if found is None else rerun_number(found)
 
     async def forget(self, tenant: str, before: datetime, limit: int = 1000) -> int:
         """Remove up to ``limit`` executions scheduled before this instant, with their attempts; how many."""

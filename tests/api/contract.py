@@ -21,6 +21,7 @@ from api.jobs.answers import (
     JobAnswer,
     JobPage,
 )
+from api.letters import LetterPage, LetterStoryAnswer
 from api.problems import Problem
 from api.routers.schedules import Preview
 
@@ -28,7 +29,7 @@ MODELS: dict[str, type[BaseModel]] = {
     model.__name__: model
     for model in (
         BatchAnswer, BulkAnswer, CancelledExecutionAnswer, ChangedJobAnswer, DeletedAnswer, ExecutionAnswer,
-        ExecutionPage, JobAnswer, JobPage, Preview, Problem,
+        ExecutionPage, JobAnswer, JobPage, LetterPage, LetterStoryAnswer, Preview, Problem,
     )
 }  # fmt: skip
 

@@ -23,6 +23,8 @@ class Sink:
     deliveries: list[Delivery] = field(default_factory=list)
     released: asyncio.Event = field(default_factory=asyncio.Event)
     """Requests to ``/slow…`` are answered once it is set; those to ``/accept…`` with 202 at once."""
+    failing: set[str] = field(default_factory=set)
+    """Paths that are answered with 500."""
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     def url(self, path: str) -> str:
@@ -50,6 +52,8 @@ class Sink:
             await self.released.wait()
         if request.path.startswith("/accept"):
             return web.Response(status=202)
+        if request.path in self.failing:
+            return web.Response(status=500, text="no")
         return web.Response(text="ok")
 
 

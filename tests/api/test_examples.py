@@ -15,6 +15,7 @@ from fastapi import FastAPI
 
 from api.app import create_app
 from tests.api.conftest import client_of, settings_in
+from tests.api.eventually import eventually
 from tests.api.sink import Sink
 
 pytestmark = pytest.mark.usefixtures("worker")
@@ -24,6 +25,7 @@ NINE_ON_NEW_YEAR = {"cron": "0 9 1 1 *"}
 """When the examples of skips have their occurrence."""
 EXPECTED = {
     "createJob": 201, "triggerJob": 202, "changeJobs": 202,
+    "rerunExecution": 202, "redriveDeadLetter": 202, "redriveDeadLetters": 202,
     "heartbeatCallback": 204, "completeCallback": 204, "failCallback": 204,
 }  # fmt: skip
 _numbers = itertools.count(1)
@@ -60,6 +62,22 @@ async def accepted(api: httpx.AsyncClient, sink: Sink, path: str) -> str:
     return (await sink.delivery(path)).headers["carillon-callback"].rpartition("/")[2]
 
 
+async def failed(api: httpx.AsyncClient, sink: Sink, path: str) -> str:
+    """The id of a dead letter."""
+    sink.failing.add(path)
+    body = {
+        "id": "failed",
+        "schedule": NINE_ON_NEW_YEAR,
+        "target": sink.target(path),
+        "retry": {"max_attempts": 1},
+    }
+    assert (await api.post("/v1/jobs", json=body)).status_code == 201
+    assert (await api.post("/v1/jobs/failed/trigger")).status_code == 202
+    page = await eventually(api, "/v1/dead-letters", lambda p: p["items"])
+    found: str = page["items"][0]["id"]
+    return found
+
+
 @pytest.mark.parametrize("name", CASES)
 async def test_an_example_of_a_request_is_taken(
     name: str, tenant: tuple[str, httpx.AsyncClient], sink: Sink
@@ -72,6 +90,11 @@ async def test_an_example_of_a_request_is_taken(
         if "{execution_id}" in path:
             run = await api.post("/v1/jobs/subject/trigger")
             path = path.replace("{execution_id}", run.json()["id"])
+            if path.endswith("/rerun"):
+                sink.released.set()
+                await eventually(api, path.removesuffix("/rerun"), lambda e: e["outcome"] == "succeeded")
+        if "{letter_id}" in path:
+            path = path.replace("{letter_id}", await failed(api, sink, f"/failed/{tenant[0]}"))
         if "{token}" in path:
             path = path.replace("{token}", await accepted(api, sink, f"/accept/{tenant[0]}"))
         path = path.replace("{job_id}", "subject")

@@ -73,3 +73,20 @@ def test_any_text_is_an_opaque_id_or_a_value_error(text: str) -> None:
     except ValueError:
         return
     names.parse_key(key)
+
+
+@pytest.mark.parametrize(
+    ("key", "number", "of"),
+    [
+        ("acme/report:2026-12-01T09:00:00Z", 0, "acme/report:2026-12-01T09:00:00Z"),
+        ("acme/report:2026-12-01T09:00:00Z+r12", 12, "acme/report:2026-12-01T09:00:00Z"),
+        ("acme/report~2:manual-a+r1", 1, "acme/report~2:manual-a"),
+        ("acme/report:2026-12-01T09:00:00Z+b3", 0, "acme/report:2026-12-01T09:00:00Z+b3"),
+        ("acme/report:2026-12-01T09:00:00Z+b3+r1", 1, "acme/report:2026-12-01T09:00:00Z+b3"),
+    ],
+)
+def test_the_key_of_a_rerun_says_which_one_of_what_it_is(key: str, number: int, of: str) -> None:
+    """And it is read back from an opaque id as any other."""
+    assert (names.rerun_number(key), names.rerun_of(key)) == (number, of)
+    assert names.rerun_key(key, 4) == f"{of}+r4"
+    assert names.key_of(names.opaque_id(names.rerun_key(key, 4))) == f"{of}+r4"

@@ -141,6 +141,9 @@ class Gate:
     def open(self) -> None:
         self._open.set()
 
+    def close(self) -> None:
+        self._open.clear()
+
     async def _answer(self, _: Arrival, before: int) -> web.Response:
         await self._open.wait()
         return web.Response(status=self._statuses[before] if before < len(self._statuses) else 200)

@@ -11,18 +11,22 @@ import pytest
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from tests.fleet import Fleet, actor, fresh
+from activities.dead_letters import Letters
+from tests.fleet import TENANT, Fleet, actor, fresh
 from tests.sink import Sink
-from tests.workflows.asking import answers, pause
-from workflows.contracts import names
+from tests.workflows.asking import Gate, answers, delete, pause, refusal, seen
+from workflows.contracts import failures, names
 from workflows.contracts.dead_letter import (
     DeadLetterState,
     DiscardLetter,
     LetterRedriven,
     RedriveLetter,
 )
+from workflows.contracts.job import CancelRequest, JobChanged
+from workflows.domain import dead_letter
 
 UPDATES = True
+pytestmark = pytest.mark.parametrize("fleet", ["replaying"], indirect=True)
 
 Letter = WorkflowHandle[Any, Any]
 ONE_TRY = {"max_attempts": 1}
@@ -47,6 +51,7 @@ async def letter(
                     raise
             else:
                 if enough(found):
+                    fleet.jobs.append(letter_of(fleet, key))  # whose history is replayed at the end
                     return found
             await asyncio.sleep(0.05)
 
@@ -69,10 +74,13 @@ async def discard(fleet: Fleet, key: str) -> None:
     await letter_of(fleet, key).execute_update(names.UPDATE_DISCARD, DiscardLetter(actor=actor()))
 
 
-async def poison(fleet: Fleet, sink: Sink, name: str, *statuses: int, **definition: Any) -> tuple[Any, str]:
-    """A one-off job whose target answers so, and the key of its occurrence once it is a dead letter."""
+async def poison(
+    fleet: Fleet, sink: Sink, name: str, *statuses: int, answering: bool = True, **definition: Any
+) -> tuple[Any, str]:
+    """A one-off job whose target answers so (unless the test sees to it), and the key of its occurrence."""
     path = f"/{name}"
-    answers(sink, path, *statuses)
+    if answering:
+        answers(sink, path, *statuses)
     body = {
         "schedule": {"in": 1},
         "target": {"url": sink.url(path)},
@@ -127,3 +135,139 @@ async def test_a_pause_that_ends_a_waiting_retry_leaves_a_letter(fleet: Fleet, s
     state = await letter(fleet, key)
     assert state.letter.execution.reason == "paused"
     assert state.letter.next_attempt == 2, "the second attempt was not sent"
+
+
+async def test_a_redrive_goes_on_behind_the_last_attempt_and_closes_the_letter(
+    fleet: Fleet, sink: Sink
+) -> None:
+    """The same key, no execution id twice; a second redrive meanwhile is answered with the first."""
+    gate = Gate(sink, "/again", 500, 500)
+    gate.open()
+    job, key = await poison(fleet, sink, "again", answering=False)
+    await letter(fleet, key)
+    gate.close()
+    first = await redrive(fleet, key)
+    second = await redrive(fleet, key)
+    assert (first.repeated, second.repeated) == (False, True)
+    assert first.execution.key == second.execution.key == key
+    assert (await letter(fleet, key)).status == "redriving"
+    kind, named = await refusal(discard(fleet, key))
+    assert (kind, named) == (failures.LETTER_REDRIVING, key)
+    gate.open()
+    state = await closed(fleet, key)
+    assert (state.status, state.redrives) == ("redriven", 1)
+    assert [one.attempt for one in state.letter.attempts] == [1, 2, 3]
+    arrivals = sink.at("/again")
+    assert [one.execution_id for one in arrivals] == [f"{key}:{n}" for n in (1, 2, 3)]
+    assert arrivals[-1].headers["carillon-trigger"] == "redrive"
+    row = fleet.recorder.executions(job.id.rpartition("/")[2])[key]
+    assert (row.outcome, row.trigger) == ("succeeded", "redrive")
+
+
+async def test_a_redrive_that_fails_is_the_same_letter_with_more_attempts(fleet: Fleet, sink: Sink) -> None:
+    _, key = await poison(fleet, sink, "worse", 500, 500, 503, 503, 504, 504)
+    before = await letter(fleet, key)
+    await redrive(fleet, key)
+    after = await letter(fleet, key, lambda seen: seen.status == "open" and seen.redrives == 1)
+    assert [(one.attempt, one.status_code) for one in after.letter.attempts] == [
+        (1, 500), (2, 500), (3, 503), (4, 503),
+    ]  # fmt: skip
+    assert after.letter.next_attempt == 5
+    assert after.letter.opened_at == before.letter.opened_at
+    assert after.expires_at > before.expires_at
+    assert after.letter.occurrence.trigger == "schedule"
+    await redrive(fleet, key)
+    await letter(fleet, key, lambda seen: seen.status == "open" and seen.redrives == 2)
+
+
+async def test_a_cancelled_redrive_leaves_the_letter_open_and_uses_its_attempt_up(
+    fleet: Fleet, sink: Sink
+) -> None:
+    gate = Gate(sink, "/halt", 500)
+    gate.open()
+    job, key = await poison(fleet, sink, "halt", answering=False, retry=ONE_TRY)
+    await letter(fleet, key)
+    gate.close()
+    await redrive(fleet, key)
+    await sink.wait_for("/halt", 2)
+    request = CancelRequest(key=key, actor=actor())
+    await job.execute_update(names.UPDATE_CANCEL, request, result_type=JobChanged)
+    state = await letter(fleet, key, lambda seen: seen.status == "open")
+    assert (state.letter.next_attempt, state.redrives) == (3, 1)
+    gate.open()
+    await redrive(fleet, key)
+    assert (await closed(fleet, key)).status == "redriven"
+    assert [one.execution_id for one in sink.at("/halt")] == [f"{key}:{n}" for n in (1, 2, 3)]
+
+
+async def test_a_forced_redrive_runs_beside_the_run_that_is_active(fleet: Fleet, sink: Sink) -> None:
+    """One that is not forced waits for its turn."""
+    gate = Gate(sink, "/beside", 500)
+    gate.open()
+    job, key = await poison(
+        fleet, sink, "beside", answering=False, retry=ONE_TRY, schedule={"every": 2}, catch_up={"grace": 0}
+    )
+    await letter(fleet, key)
+    gate.close()
+    await sink.wait_for("/beside", 2)
+    await redrive(fleet, key, force=True)
+    arrivals = await sink.wait_for("/beside", 3)
+    assert arrivals[2].execution_id == f"{key}:2"
+    gate.open()
+    assert (await closed(fleet, key)).status == "redriven"
+    found = await seen(job, lambda found: found.beside == [])
+    assert found.stats.dead_lettered == 1
+
+
+async def test_a_letter_of_a_deleted_job_is_redriven_as_the_deleted_one(fleet: Fleet, sink: Sink) -> None:
+    """Twice: the first redrive fails as well, and the letter goes on without its job."""
+    job, key = await poison(fleet, sink, "gone", 500, 500, 500, 503)
+    await letter(fleet, key)
+    await delete(job)
+    await job.result()
+    await redrive(fleet, key)
+    state = await letter(fleet, key, lambda seen: seen.status == "open" and seen.redrives == 1)
+    assert [one.attempt for one in state.letter.attempts] == [1, 2, 3, 4]
+    await redrive(fleet, key)
+    assert (await closed(fleet, key)).status == "redriven"
+    assert [one.execution_id for one in sink.at("/gone")] == [f"{key}:{n}" for n in range(1, 6)]
+
+
+async def test_a_redrive_that_nobody_knows_of_any_more_opens_the_letter_again(
+    fleet: Fleet, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its run was terminated. What attempts it may have made are not made again."""
+    gate = Gate(sink, "/lost", 500)
+    gate.open()
+    job, key = await poison(fleet, sink, "lost", answering=False, retry=ONE_TRY)
+    before = await letter(fleet, key)
+    await delete(job)
+    await job.result()
+    gate.close()
+    order = dead_letter.redrive_order(before, actor(), force=False)
+    state = before.model_copy(deep=True)
+    dead_letter.redriving(state)
+    letters = Letters(fleet.client, None)
+    assert not await letters.redrive_alive(before.letter)
+    await letters.send_redrive(order)
+    await sink.wait_for("/lost", 2)
+    assert await letters.redrive_alive(before.letter)
+    _, ref, suffix = names.parse_key(key)
+    run = fleet.client.get_workflow_handle(names.run_workflow_id(TENANT, ref, f"{suffix}/2"))
+    await run.terminate("an operator did it")
+    assert not await letters.redrive_alive(before.letter)
+    gate.open()
+    dead_letter.lost(state)
+    assert (state.status, state.letter.next_attempt) == ("open", 3)
+
+
+async def test_of_too_many_letters_of_a_job_the_oldest_is_closed(
+    fleet: Fleet, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workflows.domain.letters.OPEN_A_JOB", 2)
+    _, key = await poison(fleet, sink, "many", *[500] * 3, retry=ONE_TRY, schedule={"every": 1})
+    await letter(fleet, key)
+    state = await closed(fleet, key)
+    assert state.status == "evicted"
+    second, third = (arrival.key for arrival in (await sink.wait_for("/many", 3))[1:3])
+    assert [(await letter(fleet, one)).status for one in (second, third)] == ["open", "open"]

@@ -15,7 +15,9 @@ BULKS_MAX = 3
 PROBLEMS_KEPT = 20
 SAMPLE = 20
 
-BulkAction = Literal["pause", "resume", "delete", "trigger"]
+JobAction = Literal["pause", "resume", "delete", "trigger"]
+BulkAction = Literal["pause", "resume", "delete", "trigger", "redrive"]
+"""``redrive`` is done with dead letters, the others with jobs."""
 
 
 class BulkFilter(Contract):
@@ -28,21 +30,34 @@ class BulkFilter(Contract):
     q: str | None = None
 
 
+class LetterFilter(Contract):
+    """Which dead letters: of one job id, ``since <= scheduled_time < until``."""
+
+    job: str | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+
+
 class BulkOrder(Contract):
-    """What was asked, by whom, and when: jobs created later are not concerned."""
+    """What was asked, by whom, and when: what is created later is not concerned."""
 
     tenant: str
     id: str
     action: BulkAction
     filter: BulkFilter = BulkFilter()
+    letters: LetterFilter = LetterFilter()
     dry_run: bool = False
     actor: Actor
     request_id: str = ""
 
 
 class BulkJob(Contract):
+    """A job, or the dead letter of a job."""
+
     job: str
     ref: str
+    key: str = ""
+    """Of the dead letter."""
 
 
 class BulkCount(Contract):
@@ -76,6 +91,7 @@ class BulkOutcome(Contract):
 
     job: str
     ref: str
+    key: str = ""
     at: Instant
     revision: int | None = None
     kind: str | None = None

@@ -291,6 +291,8 @@ class JobView(Contract):
     beside: list[ExecutionRow] = []
     """Runs beside the loop."""
     backfills: list[Backfill] = []
+    reruns: list[str] = []
+    """Keys of the last reruns."""
 
 
 class JobChanged(Contract):

@@ -74,6 +74,7 @@ def view(state: JobState, *, calling: bool) -> JobView:
         beside=state.beside,
         waiting=waiting_rows(state),
         backfills=state.backfills,
+        reruns=state.reruns,
     )
 
 
