@@ -14,12 +14,14 @@ from workflows.contracts.job import FiredSignal, StopIntent
 from workflows.contracts.names import QUERY_STOP_INTENT, SIGNAL_FIRED
 
 ASK_TIMEOUT = timedelta(seconds=2)
+ASK_AGAIN = 2.0
+"""Seconds: a later, stronger wish (``replace``, a cancellation) is learned by asking only."""
 
 log = logging.getLogger(__name__)
 
 
 async def ask_to_stop(hold: Hold) -> None:
-    """Ask by query, again at each beat; without an answer the run goes on.
+    """Ask by query, again each two seconds; without an answer the run goes on.
 
     The job is told once that the run has fired, which is what a pause or an edit waits for.
     """
@@ -41,4 +43,4 @@ async def ask_to_stop(hold: Hold) -> None:
                 told = True
         except RPCError as error:
             log.warning("the job did not say what its stop means, the run goes on: %s", error)
-        await asyncio.sleep(hold.beat_interval)
+        await asyncio.sleep(min(hold.beat_interval, ASK_AGAIN))

@@ -44,11 +44,6 @@ def _unbuilt(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _concurrency(value: Any) -> Iterator[tuple[str, str]]:
     if not isinstance(value, dict):
         return
-    if value.get("policy") in ("allow", "replace", "queue"):
-        yield (
-            "/concurrency/policy",
-            f"The policy `{value['policy']}` is not available yet; use `forbid`.",
-        )
     if value.get("group") is not None:
         yield "/concurrency/group", "Concurrency groups are not available yet; leave it out."
 

@@ -175,6 +175,8 @@ class Changing(Watched):
         alive = {row.key for row in (*waiting_rows(state), *state.beside)}
         if state.run is not None:
             alive.add(state.run.occurrence.key)
+        if job_changes.in_line(state, key, workflow.now()) is not None and len(state.skips) < SKIPS_MAX:
+            return
         if key not in alive and not self._is_repeated(request.actor):
             raise refusal(failures.EXECUTION_ENDED, key)
 
@@ -196,13 +198,15 @@ class Changing(Watched):
         """Stop the run there is and wait, bounded, for the worker's word: nothing in the answer's
         ``in_flight`` means that no request is written after it."""
         call, run = self._call, self.state.run
+        word: Literal["in_flight", "stopping"] = "stopping" if intent == "now" else "in_flight"
+        aside = [InFlight(key=row.key, state=word) for row in self.state.beside]
         if call is None:
             if run is not None and reason != "edited":
                 stop = StopIntent(intent=intent, reason=reason)
                 job_changes.stop_waiting(self.state, run, stop, workflow.now())
-            return JobChanged(view=self.view())
+            return JobChanged(view=self.view(), in_flight=aside)
         if reason == "paused" and not is_planned(call.inp.occurrence.trigger):
-            return JobChanged(view=self.view())  # a paused job can be triggered
+            return JobChanged(view=self.view(), in_flight=aside)  # a paused job can be triggered
         call.stop(intent, reason)
         accepted = self.view()
         in_flight: list[InFlight] = []
@@ -220,7 +224,7 @@ class Changing(Watched):
         # Others may have changed the job meanwhile: this answer is for the revision that it made.
         kept = ("revision", "change", "definition", "status", "pause", "updated_at")
         mine = {name: getattr(accepted, name) for name in kept}
-        return JobChanged(view=present.model_copy(update=mine), in_flight=in_flight)
+        return JobChanged(view=present.model_copy(update=mine), in_flight=[*in_flight, *aside])
 
     def _accepted_at(self, actor: Actor) -> datetime:
         return min(actor.at, workflow.now())

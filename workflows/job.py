@@ -29,6 +29,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows.planned import Planned
     from workflows.requested import ASK_AFTER_BESIDE
 
+LOOP_TIMEOUT = timedelta(minutes=10)
+"""Longest time-out of a run in the loop of a job that allows others beside it."""
 PLAN_AGAIN = timedelta(seconds=30)
 
 
@@ -104,7 +106,7 @@ class JobWorkflow(Planned):
         if due.not_after is not None and due.not_after < now:
             job_state.drop_plan(state)  # late by now: the planner settles the stretch as one
             return
-        if self._beside_is_in_the_way():
+        if self._beside_is_in_the_way() or self._keeps_loop_free():
             await self._decide_when_due(due)
             return
         wake = self._wake_at(due.fires_at)
@@ -129,6 +131,11 @@ class JobWorkflow(Planned):
         concurrency, beside = self.state.definition.concurrency, active.beside(self.state)
         return bool(beside) and (concurrency.policy != "allow" or len(beside) >= concurrency.limit)
 
+    def _keeps_loop_free(self) -> bool:
+        """A run that may last long would, in the loop, let the history grow by all that starts beside it."""
+        definition = self.state.definition
+        return definition.concurrency.policy == "allow" and definition.timeout > LOOP_TIMEOUT
+
     async def _decide_when_due(self, due: PlannedOccurrence) -> None:
         """A decision that depends on the present is taken when the occurrence is due, not before."""
         state, now = self.state, workflow.now()
@@ -140,6 +147,9 @@ class JobWorkflow(Planned):
         decision = gate.decide(definition.concurrency, due.fires_at, beside, definition.catch_up.grace)
         if decision is Decision.SKIP:
             overlap.skip_first(state, now)
+        elif not beside or decision is Decision.BESIDE:
+            if not (self._keeps_loop_free() and await self._start_beside(due)):
+                job_sources.begin_planned(state, due, now)
         elif await self._way_is_free(decision):
             job_sources.begin_planned(state, due, now)
         else:

@@ -102,7 +102,7 @@ class Planned(Requested):
         state = self.state
         if state.definition.concurrency.policy not in ("allow", "replace"):
             return None
-        if state.pause is not None or state.deleted or (call is not None and call.is_stopped):
+        if state.pause is not None or state.deleted or (call and call.stop_now_reason is not None):
             return None
         due = self._behind_run()
         run = state.run

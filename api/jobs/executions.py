@@ -7,7 +7,7 @@ from datetime import datetime
 from api.jobs.refs import Found
 from api.problems import Kind, ProblemError
 from workflows.contracts.job import JobView
-from workflows.contracts.names import job_of, key_of, parse_key
+from workflows.contracts.names import job_of, key_of, parse_key, scheduled_key
 from workflows.contracts.records import ExecutionRow
 
 
@@ -30,7 +30,30 @@ def locate(execution_id: str, tenant: str) -> tuple[Found, str]:
 def alive_rows(view: JobView, now: datetime) -> list[ExecutionRow]:
     """What the job is busy with and what waits behind it, newest first."""
     current = [] if view.current is None else [_as_of(view.current, now)]
-    return [*reversed(view.waiting), *reversed(view.beside), *current]
+    beside = [_as_of(row, now) for row in reversed(view.beside)]
+    return [*_in_line(view, now), *reversed(view.waiting), *beside, *current]
+
+
+def _in_line(view: JobView, now: datetime) -> list[ExecutionRow]:
+    """What is due and waits behind other runs of its job, newest first; under ``forbid`` nothing does."""
+    concurrency = view.definition.concurrency
+    busy = view.current is not None or view.beside
+    if concurrency.policy == "forbid" or not busy or view.pause is not None:
+        return []
+    taken = {row.key for row in (*view.beside, *view.waiting)} | {view.current.key if view.current else ""}
+    due = [
+        ExecutionRow(
+            key=scheduled_key(view.tenant, view.ref, one.scheduled_time),
+            scheduled_time=one.scheduled_time,
+            fires_at=one.fires_at,
+            outcome="queued",
+            seq=0,
+            revision=view.revision,
+        )
+        for one in view.plan
+        if one.fires_at <= now and one.scheduled_time not in view.skips
+    ]
+    return [row for row in reversed(due) if row.key not in taken][: concurrency.max_queued]
 
 
 def _as_of(current: ExecutionRow, now: datetime) -> ExecutionRow:

@@ -266,6 +266,7 @@ class FiredSignal(Contract):
 class JobView(Contract):
     """A job as the workflow knows it; what ``GET`` answers from."""
 
+    tenant: str = ""
     job: str
     ref: str
     generation: int

@@ -53,6 +53,7 @@ def current(state: JobState, *, calling: bool) -> ExecutionRow | None:
 
 def view(state: JobState, *, calling: bool) -> JobView:
     return JobView(
+        tenant=state.tenant,
         job=state.job,
         ref=state.ref,
         generation=state.generation,

@@ -97,7 +97,18 @@ def cancel_waiting(state: JobState, key: str, now: datetime, reason: str = "aske
             aside = job_sources.alone(state)
             _settle_aside(state, aside, job_sources.begin_redrive(aside, queued), reason, now)
             return True
+    if (due := in_line(state, key, now)) is not None:
+        skip(state, due.scheduled_time, skipped=True)
+        return True
     return False
+
+
+def in_line(state: JobState, key: str, now: datetime) -> PlannedOccurrence | None:
+    """The occurrence with this key, if it is due and waits behind other runs of the job."""
+    for due in state.plan:
+        if due.fires_at <= now and names.scheduled_key(state.tenant, state.ref, due.scheduled_time) == key:
+            return due
+    return None
 
 
 def _settle_aside(state: JobState, aside: JobState, run: RunState, reason: str, now: datetime) -> None:
