@@ -459,7 +459,7 @@ class Hold:
         return self._report(
             answer.outcome,
             status_code=answer.status_code,
-            error=answer.error,
+            error=_told(answer),
             answer=redact(answer.answer) if self._by_callback and answer.answer else answer.answer,
             retryable=answer.retryable and not timed_out,
             retry_after_s=answer.retry_after_s,
@@ -482,3 +482,10 @@ class Hold:
                 **more,
             }
         )
+
+
+def _told(answer: Answer) -> str | None:
+    """The error, its kind (``dns``, ``blocked``, ``tls``, …) before it where no status tells it."""
+    if answer.error_kind in (None, "status", "redirect"):
+        return answer.error
+    return f"{answer.error_kind}: {answer.error}"

@@ -9,6 +9,7 @@ import pytest
 from temporalio.exceptions import ApplicationError
 
 from activities.fence import START_COUNTS_FOR, Passed
+from activities.targets.delivery import Answer, ErrorKind
 from tests.activities.virtual import NOON, SECOND, Skew, VirtualClock, Worker, attempt
 from workflows.contracts.attempt import NATIVE_RETRY, AttemptReport, HeartbeatDetails
 from workflows.contracts.names import execution_id
@@ -268,6 +269,40 @@ async def test_from_the_second_redelivery_on_a_run_waits_up_to_four_seconds(reap
     [(written, _, _)] = worker.target.written
     wanted = 4 * fraction("reap", execution_id(inp.occurrence.key, 1), str(reaps + 1)) if waits else 0
     assert (written - NOON).total_seconds() == pytest.approx(wanted, abs=0.01)
+
+
+# -- what is recorded ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "recorded"),
+    [
+        ("dns", "a.test could not be resolved: timed out", "dns: a.test could not be resolved: timed out"),
+        (
+            "blocked",
+            "address not allowed: 10.0.0.5 is not public",
+            "blocked: address not allowed: 10.0.0.5 is",
+        ),
+        (
+            "tls",
+            "a.test:443: TLS failed: certificate has expired",
+            "tls: a.test:443: TLS failed: certificate",
+        ),
+        ("timeout", "no complete answer within 1 s", "timeout: no complete answer within 1 s"),
+        ("status", "answered 500 Internal Server Error", "answered 500 Internal Server Error"),
+    ],
+)
+async def test_the_record_says_what_kind_of_trouble_it_was(
+    kind: ErrorKind, error: str, recorded: str
+) -> None:
+    """A name that is not found, an address that is forbidden and a bad certificate are three things."""
+    worker = Worker(attempt(-1))
+    worker.target.answer = Answer(outcome="failed", error=error, error_kind=kind)
+    with pytest.raises(ApplicationError) as failed:
+        await worker.report()
+    told = AttemptReport.model_validate(failed.value.details[0]).error
+    assert told is not None
+    assert told.startswith(recorded)
 
 
 # -- stops and the end of a worker -----------------------------------------------------------------

@@ -72,16 +72,19 @@ async def test_the_status_decides(
     assert len(target.requests) == 1
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("way", ["location", "refresh", "relative"])
 async def test_no_redirect_is_followed_with_the_jobs_credentials(
-    sender: HttpSender, start_target: StartTarget
+    sender: HttpSender, start_target: StartTarget, status: int, way: str
 ) -> None:
-    """No header reaches another origin, custom keys included."""
+    """No header reaches another origin, custom keys included, nor a second time the same one."""
     other = await start_target()
-    target = await start_target(answering(f"307 Temporary Redirect\r\nLocation: {other.url}"))
+    onward = {"location": f"Location: {other.url}", "refresh": f"Refresh: 0; url={other.url}"}
+    target = await start_target(answering(f"{status} Elsewhere\r\n{onward.get(way, 'Location: /again')}"))
     headers = {"X-Api-Key": "secret", "Authorization": "Bearer t"}
     answer = await send(sender, delivery(target.url, headers=headers, body={}))
-    assert (answer.outcome, answer.error_kind, answer.status_code) == ("failed", "redirect", 307)
-    assert (other.connections, target.connections) == (0, 1)
+    assert (answer.outcome, answer.error_kind, answer.status_code) == ("failed", "redirect", status)
+    assert (other.connections, target.connections, len(target.requests)) == (0, 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +92,24 @@ async def test_no_redirect_is_followed_with_the_jobs_credentials(
     [
         pytest.param("429 Slow", "120", 120.0, id="seconds"),
         pytest.param("503 Busy", "Wed, 21 Oct 2026 07:28:00 GMT", 60.0, id="date"),
+        pytest.param("429 Slow", "Wednesday, 21-Oct-26 07:28:00 GMT", 60.0, id="date-of-rfc-850"),
+        pytest.param("503 Busy", "Wed Oct 21 07:28:00 2026", 60.0, id="date-of-asctime"),
+        pytest.param(
+            "503 Busy",
+            "Wed, 21 Oct 2026 07:28:00 GMT\r\nDate: Wed, 21 Oct 2026 06:27:00 GMT",
+            60.0,
+            id="by-our-clock-not-theirs",
+        ),
+        pytest.param(
+            "503 Busy", "60\r\nDate: Wed, 21 Oct 2026 09:27:00 GMT", 60.0, id="seconds-need-no-clock"
+        ),
+        pytest.param("503 Busy", "Wed, 21 Oct 2026 07:26:59 GMT", None, id="a-date-gone-by"),
         pytest.param("500 Oops", "9999999999", 3600.0, id="absurd-is-capped"),
+        pytest.param("503 Busy", "Fri, 31 Dec 9999 23:59:59 GMT", 3600.0, id="absurd-date-is-capped"),
+        pytest.param("429 Slow", "-1", None, id="negative"),
+        pytest.param("425 Early", "1.5", None, id="fraction"),
+        pytest.param("408 Late", "30", 30.0, id="any-status-that-is-retried"),
+        pytest.param("302 Found", "30", None, id="redirect"),
         pytest.param("429 Slow", "soon", None, id="nonsense"),
         pytest.param("400 Bad", "120", None, id="final-anyway"),
         pytest.param("200 OK", "120", None, id="success"),
@@ -182,6 +202,11 @@ def _endless(head: bytes, piece: bytes) -> Script:
 
 _BOMB = zlib.compressobj(9, wbits=31)
 _BOMB_START = b"".join(_BOMB.compress(bytes(1 << 20)) for _ in range(64)) + _BOMB.flush(zlib.Z_FULL_FLUSH)
+_DEFLATED = zlib.compressobj(9)
+_DEFLATE_START = b"".join(_DEFLATED.compress(bytes(1 << 20)) for _ in range(64)) + _DEFLATED.flush(
+    zlib.Z_FULL_FLUSH
+)
+_MEMBERS = gzip.compress(bytes(1 << 20)) * 16
 _CHUNK = bytes(16384)
 
 
@@ -205,6 +230,14 @@ _CHUNK = bytes(16384)
                 _BOMB_START,
             ),
             id="gzip-bomb",
+        ),
+        pytest.param(
+            _endless(b"HTTP/1.1 200 OK\r\nContent-Encoding: deflate\r\n\r\n", _DEFLATE_START),
+            id="deflate-bomb",
+        ),
+        pytest.param(
+            _endless(b"HTTP/1.1 200 OK\r\nContent-Encoding: x-gzip\r\n\r\n", _MEMBERS),
+            id="bomb-of-many-members",
         ),
         pytest.param(
             _endless(
