@@ -6,10 +6,12 @@ import asyncio
 from datetime import datetime, timedelta
 
 from aiohttp import web
+from temporalio.client import Client
 
+from infra.settings import Settings
 from tests.fleet import Fleet, fresh
 from tests.sink import Arrival, Sink
-from tests.workflows.asking import at, from_now, seen, stored, told, trigger
+from tests.workflows.asking import at, ended, from_now, seen, stored, told, trigger
 
 EVERY = timedelta(seconds=2)
 
@@ -119,3 +121,90 @@ async def test_without_any_grace_a_job_runs_on_time(fleet: Fleet, sink: Sink) ->
     )
     await sink.wait_for("/strict", 1)
     assert (await seen(job, lambda found: found.stats.runs == 1)).stats.missed == 0
+
+
+async def test_retries_never_move_the_schedule(fleet: Fleet, sink: Sink) -> None:
+    """A run that waits for its retry is active: what falls due meanwhile is skipped, the grid stays, and
+    when the attempts are used up the next slot runs as if nothing had been."""
+
+    async def fail(_: Arrival, before: int) -> web.Response:
+        return web.Response(status=500)
+
+    sink.answers["/failing"] = fail
+    definition = {
+        "schedule": {"every": EVERY.total_seconds()},
+        "retry": {"initial_interval": 2.2, "max_attempts": 2, "jitter": 0},
+        "target": {"url": sink.url("/failing")},
+    }
+    job = await fleet.create(fresh("failing"), definition)
+    arrivals = await sink.wait_for("/failing", 3)
+    first = due(arrivals[0])
+    assert [(due(one) - first) / EVERY for one in arrivals] == [0, 0, 2]
+    assert [one.headers["carillon-attempt"] for one in arrivals] == ["1", "2", "1"]
+    rows = await stored(fleet, job, lambda rows: any(row.outcome == "skipped" for row in rows))
+    ends = {(row.scheduled_time - first) / EVERY: (row.outcome, row.reason) for row in rows}
+    assert (ends[0], ends[1]) == (("dead_lettered", "max_attempts"), ("skipped", "overlap"))
+
+
+async def test_two_jobs_with_one_target_and_one_schedule_are_two_jobs(fleet: Fleet, sink: Sink) -> None:
+    """What overlaps is decided by job, not by what it calls: both run, side by side."""
+    both = asyncio.Event()
+
+    async def wait_for_the_other(_: Arrival, before: int) -> web.Response:
+        if before == 1:
+            both.set()
+        await both.wait()
+        return web.Response(text="ok")
+
+    sink.answers["/shared"] = wait_for_the_other
+    when = at(from_now(2).replace(microsecond=0))
+    definition = {"schedule": {"at": when}, "target": {"url": sink.url("/shared")}}
+    jobs = [await fleet.create(fresh("twin"), definition) for _ in range(2)]
+    one, other = await sink.wait_for("/shared", 2)
+    assert one.key != other.key
+    assert due(one) == due(other)
+    for job in jobs:
+        rows = await stored(fleet, job, lambda rows: ended(rows))
+        assert told(rows) == [("succeeded", None, 1)]
+
+
+async def test_a_run_that_waits_for_a_place_is_not_started_twice(
+    temporal_client: Client, temporal_settings: Settings, sink: Sink
+) -> None:
+    """Nobody runs it yet, and it is active all the same: what falls due meanwhile waits or is skipped, and
+    when there are places again the runs come one by one."""
+    opened, at_work, most = asyncio.Event(), 0, 0
+
+    async def hog(_: Arrival, before: int) -> web.Response:
+        await opened.wait()
+        return web.Response(text="ok")
+
+    async def one_by_one(_: Arrival, before: int) -> web.Response:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        await asyncio.sleep(0.2)
+        at_work -= 1
+        return web.Response(text="ok")
+
+    sink.answers |= {"/hog": hog, "/pending": one_by_one}
+    fleet = await Fleet(
+        temporal_client, temporal_settings.model_copy(update={"max_concurrent_runs": 1})
+    ).start()
+    try:
+        await fleet.create(fresh("hog"), {"schedule": {"in": 0}, "target": {"url": sink.url("/hog")}})
+        await sink.wait_for("/hog", 1)
+        definition = {"schedule": {"every": 1}, "target": {"url": sink.url("/pending")}}
+        job = await fleet.create(fresh("pending"), definition)
+        await asyncio.sleep(3.5)
+        assert sink.at("/pending") == []
+        opened.set()
+        arrivals = await sink.wait_for("/pending", 4)
+        slots = [due(one) for one in arrivals]
+        assert slots == sorted(set(slots))
+        assert most == 1
+        rows = await stored(fleet, job, lambda rows: ended(rows, 4))
+        ends = sum(row.count for row in rows if slots[0] <= row.scheduled_time <= slots[3])
+        assert ends == (slots[3] - slots[0]).total_seconds() + 1
+    finally:
+        await fleet.stop()

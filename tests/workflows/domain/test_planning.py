@@ -215,9 +215,29 @@ def test_an_end_that_lies_behind_exhausts_the_plan() -> None:
     assert found.occurrences[0].not_after == utc("2026-01-11T00:05:00Z")
 
 
-def test_an_edited_schedule_does_not_fire_for_the_past() -> None:
-    found = ask({"cron": "0 8 11 * *"}, "2026-05-12T09:00:00Z", "2026-05-12T09:00:00Z")
-    assert (found.missed, times(found)[0]) == (None, "06-11T08:00:00")
+HOUR_GRID = {"every": "PT1H", "anchor": "2026-05-01T00:30:00Z"}
+EDITED = {
+    "a day that has just passed": ({"cron": "0 8 11 * *"}, "2026-05-12T09:00:00Z", "06-11T08:00:00"),
+    "far away, now hourly": ({"cron": "0 * * * *"}, "2026-05-01T10:10:00Z", "05-01T11:00:00"),
+    "yearly, now each minute": ({"cron": "* * * * *"}, "2026-05-01T10:10:30Z", "05-01T10:11:00"),
+    "at an instant of the new one": ({"cron": "0 * * * *"}, "2026-05-01T10:00:00Z", "05-01T11:00:00"),
+    "a moment before one": ({"cron": "0 * * * *"}, "2026-05-01T09:59:59.999Z", "05-01T10:00:00"),
+    "an interval with an anchor long ago": (HOUR_GRID, "2026-05-01T10:10:00Z", "05-01T10:30:00"),
+    "another zone, where it is past nine": (
+        {"cron": "0 9 * * *", "timezone": "Asia/Tokyo"}, "2026-05-01T00:30:00Z", "05-02T00:00:00",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("schedule", "edited", "following"), EDITED.values(), ids=EDITED)
+@pytest.mark.parametrize("policy", ["latest", "all", "none"])
+def test_an_edited_schedule_does_not_fire_for_the_past(
+    schedule: dict[str, Any], edited: str, following: str, policy: str
+) -> None:
+    """Nothing counts as missed that was never due under the schedule in force, and nothing waits for the
+    instant that the old one had been asleep for."""
+    found = ask(schedule, edited, edited, catch_up={"policy": policy})
+    assert (found.missed, times(found)[0]) == (None, following)
 
 
 def test_the_newest_run_that_another_source_held_up_is_not_late() -> None:
