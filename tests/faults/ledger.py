@@ -98,7 +98,7 @@ class Account:
 class Finding:
     kind: str
     """One of ``lost``, ``unfinished``, ``unrecorded``, ``contradicted``, ``unrecognisable``, ``overlap``,
-    ``early``."""
+    ``early``, ``stuck``."""
     job: str
     what: str
 

@@ -25,7 +25,7 @@ from aiohttp import web
 from rich.console import Console
 from rich.table import Table
 
-from tests.faults.ledger import Balance
+from tests.faults.ledger import Balance, Finding
 from tests.faults.processes import LEASE, database_locked, frozen, pids, send
 from tests.faults.receiver import Caller, Receiver
 from tests.faults.watched import Watched
@@ -35,6 +35,7 @@ DEATHS, TRUCE = 8, 25.0
 """After so many deaths of a part it is left alone for so many seconds: ``carillon up`` gives a child up
 that never lives for ten seconds, and that is no fault to test here."""
 TIMEOUT = 4
+HEALED_WITHIN = 60.0
 SILLY = ("-1", "soon", "1", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 99 Oct 2026 07:28:00 GMT")
 
 
@@ -52,12 +53,17 @@ class Kind:
         return bool(self.definition.get("concurrency", {}).get("policy") == "allow")
 
 
+def grace(seconds: int) -> dict[str, Any]:
+    """A job that is always behind, as a moody one may be, gets over an outage by what it misses."""
+    return {"catch_up": {"grace": seconds}}
+
+
 KINDS = (
     Kind("prompt", 1, False),
-    Kind("restless", 1, True),
-    Kind("moody", 2, True),
-    Kind("slow", 3, True, {"retry": {"initial_interval": 2, "max_attempts": 2}}),
-    Kind("rare", 5, True, {"max_reaps": 1}),
+    Kind("restless", 1, True, grace(3)),
+    Kind("moody", 2, True, grace(5)),
+    Kind("slow", 3, True, {"retry": {"initial_interval": 2, "max_attempts": 2}, **grace(10)}),
+    Kind("rare", 5, True, {"max_reaps": 1, "catch_up": {"policy": "all"}}),
 )
 
 
@@ -193,9 +199,12 @@ async def play(installation: Installation, receiver: Receiver, *, number: int, s
     if not asking.cancelled() and (error := asking.exception()):
         raise error
     began = time.monotonic()
-    await asyncio.gather(*(watched.until_going(job) for job in watched.anchors))
+    jobs = list(watched.anchors)
+    going = await asyncio.gather(*(watched.goes_on(job, began + HEALED_WITHIN) for job in jobs))
+    stuck = [job for job, goes in zip(jobs, going, strict=True) if not goes]
     healed_after = time.monotonic() - began
     found = await watched.settle(side_by_side=[f"{kind.name}-{number}" for kind in KINDS if kind.may_overlap])
+    found.findings += [Finding("stuck", job, f"not going {HEALED_WITHIN:.0f} s after all") for job in stuck]
     if not found.findings:
         await watched.delete()
     triggers = sum(len(keys) for keys in watched.asked.values())
@@ -250,6 +259,7 @@ def table(figures: Figures) -> Table:
         ("overlaps", len(found.of_kind("overlap"))),
         ("overlaps with a lost lease", len(found.named)),
         ("repeats not to be recognised", len(found.of_kind("unrecognisable"))),
+        ("stuck", len(found.of_kind("stuck"))),
         ("early", len(found.of_kind("early"))),
         ("delivered again, retried", f"{found.again}, {found.retries}"),
         ("dead letters", found.dead_lettered),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sqlite3
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -44,7 +45,7 @@ async def test_the_server_killed_and_started_again(watched: Watched, receiver: R
     back.set()
     for job in ("due-meanwhile", "through", "unreported"):
         assert await watched.until_ended(job) == "succeeded"
-    await watched.until_going("going")
+    assert await watched.goes_on("going", time.monotonic() + 30)
     found = await watched.settle()
     assert found.findings == []
 

@@ -132,7 +132,8 @@ async def test_a_worker_killed_the_moment_a_request_arrives(watched: Watched) ->
 async def test_a_job_that_kills_its_worker_ends_in_the_dead_letters_and_others_go_on(
     watched: Watched, receiver: Receiver
 ) -> None:
-    """Four deliveries of one execution id, each with a number of its own, and no fifth."""
+    """Four deliveries of one execution id, each with a number of its own, and no fifth. A job whose interval
+    is longer than any worker lives keeps its grid too."""
 
     async def kill_always(caller: Caller) -> web.StreamResponse:
         kill(watched.installation, "worker")
@@ -140,11 +141,13 @@ async def test_a_job_that_kills_its_worker_ends_in_the_dead_letters_and_others_g
 
     receiver.manners["poison"] = kill_always
     await watched.every("neighbour", 2)
+    await watched.every("longer-than-a-life", 7)
     await receiver.wait_for("neighbour")
     await watched.once("poison", max_reaps=3)
     assert await watched.until_ended("poison", within=90) == "dead_lettered"
     neighbours = len(receiver.at("neighbour"))
     await receiver.wait_for("neighbour", neighbours + 2)
+    assert len(receiver.at("longer-than-a-life")) >= 2
     found = await watched.settle()
     assert found.findings == []
     assert found.dead_lettered == 1

@@ -121,12 +121,14 @@ class Watched:
                     return rows[0].outcome
                 await asyncio.sleep(0.1)
 
-    async def until_going(self, job: str, within: float = 60) -> None:
-        """Until an occurrence of this interval job that is due from now on is accounted for."""
+    async def goes_on(self, job: str, until: float) -> bool:
+        """Whether by ``until`` (monotonic) an occurrence that is due from now on is accounted for."""
         now = time.time()
-        async with asyncio.timeout(within):
-            while not any(row.last >= now for row in (await self.account(job)).rows):
-                await asyncio.sleep(0.3)
+        while not any(row.last >= now for row in (await self.account(job)).rows):
+            if time.monotonic() > until:
+                return False
+            await asyncio.sleep(0.3)
+        return True
 
     async def delete(self) -> None:
         for job in (*self.anchors, *self.singles):
