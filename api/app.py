@@ -25,6 +25,7 @@ from api.routers import (
     dead_letters,
     events,
     executions,
+    groups,
     job_actions,
     job_batches,
     job_skips,
@@ -41,6 +42,7 @@ TAGS = [
     {"name": "Executions", "description": "The record of every run."},
     {"name": "Callbacks", "description": "What targets report of their runs, by a token of their own."},
     {"name": "Dead letters", "description": "What failed for good, until somebody settles it."},
+    {"name": "Groups", "description": "How many runs of several jobs may be under way at once."},
     {"name": "Schedules", "description": "What a schedule means, before it is used."},
     {"name": "Events", "description": "What happens, as it happens."},
     {"name": "Audit", "description": "Who changed what."},
@@ -81,7 +83,7 @@ def create_app(
         app.add_exception_handler(kind, _answer)
     for noun in (
         jobs, job_batches, job_actions, job_skips, bulk, executions, cancellations, reruns, dead_letters,
-        callbacks, schedules, events, audit, operations,
+        callbacks, schedules, groups, events, audit, operations,
     ):  # fmt: skip
         app.include_router(noun.router)
     return app

@@ -88,6 +88,7 @@ BULK: dict[str, Any] = {
         "dry_run": True,
     },
 }
+GROUP: dict[str, Any] = {"Three at once": {"limit": 3}}
 PREVIEW: dict[str, Any] = {
     "Across a clock change": {
         "schedule": {"cron": "30 1 * * *", "timezone": "Europe/London"},
@@ -227,6 +228,24 @@ BULK_ANSWER: dict[str, Any] = {
     "started_at": "2026-12-01T10:00:00Z",
     "ended_at": None,
 }
+GROUP_ANSWER: dict[str, Any] = {
+    "name": "warehouse",
+    "limit": 1,
+    "member_count": 2,
+    "members": ["daily-report", "nightly-load"],
+    "holders": [
+        {
+            "id": "YWNtZS9kYWlseS1yZXBvcnQ6MjAyNi0xMi0wMVQwOTowMDowMFo",
+            "key": "acme/daily-report:2026-12-01T09:00:00Z",
+            "job": "daily-report",
+            "since": "2026-12-01T09:00:00.020000Z",
+        }
+    ],
+    "held": 1,
+    "waiting": [],
+    "queued": 0,
+    "stale": False,
+}
 ANSWERS: dict[str, dict[str, Any]] = {
     "JobAnswer": JOB,
     "ChangedJobAnswer": {**JOB, "in_flight": []},
@@ -252,6 +271,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
         ],
     },
     "BulkAnswer": BULK_ANSWER,
+    "GroupAnswer": GROUP_ANSWER,
     "Problem": PROBLEM,
 }
 """By the name of their schema."""

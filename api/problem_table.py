@@ -69,6 +69,11 @@ REJECTIONS: dict[str, _Rejection] = {
     failures.TOO_MANY_BULKS: lambda why: ProblemError(
         Kind.TOO_MANY_REQUESTS, f"{why}; wait until one has ended.", headers=LATER
     ),
+    failures.GROUP_IN_USE: lambda key: ProblemError(
+        Kind.GROUP_IN_USE,
+        f"The run `{key}` has a place in the group or waits for one: wait until it has ended, or cancel it.",
+        active=key,
+    ),
     failures.NO_ANSWER: lambda _: ProblemError(
         Kind.NO_ANSWER, f"The job did not answer. {MAY_BE_APPLIED}", headers=LATER
     ),

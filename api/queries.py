@@ -59,7 +59,14 @@ class JobQuery(_ByDefinition):
     status: list[Literal["active", "paused", "completed"]] = Field(default=[], description="May be repeated.")
     outcome: list[Outcome] = Field(default=[], description="Of the last execution; may be repeated.")
     q: str | None = Field(default=None, max_length=200, description="Part of id or description, in any case.")
+    group: str | None = Field(
+        default=None, max_length=200, description="The concurrency group that the job names."
+    )
     sort: Literal["id", "-created_at"] = "id"
+
+
+class GroupQuery(_List):
+    pass
 
 
 class ExecutionQuery(_List):

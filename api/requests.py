@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from workflows.contracts.base import Duration, Instant
 from workflows.contracts.bulk import BulkFilter, JobAction, LetterFilter
 from workflows.contracts.definition import JobDefinition
+from workflows.contracts.group import GROUP_LIMIT_MAX
 from workflows.contracts.names import JOB_ID_PATTERN, REQUEST_PATTERN
 from workflows.contracts.records import Outcome
 from workflows.contracts.schedule import Schedule
@@ -157,6 +158,10 @@ class RerunBody(RequestBody):
     )
 
 
+class GroupBody(RequestBody):
+    limit: int = Field(ge=1, le=GROUP_LIMIT_MAX, description="Runs that may have a place at once.")
+
+
 class PreviewBody(RequestBody):
     model_config = ConfigDict(populate_by_name=True)
 
@@ -169,5 +174,5 @@ class PreviewBody(RequestBody):
 REQUEST_MODELS: tuple[type[BaseModel], ...] = (
     JobRequest, BatchBody, JobPatch, PauseBody, ResumeBody, TriggerBody, SkipBody, CancelBody,
     HeartbeatBody, CompleteBody, FailBody, BulkFilterBody, BulkBody, RedriveBody, RedriveManyBody, RerunBody,
-    PreviewBody,
+    GroupBody, PreviewBody,
 )  # fmt: skip

@@ -19,6 +19,7 @@ from api.callbacks import Callbacks
 from api.clock import Clock, RandomName, random_name, system_clock
 from api.connection import Connection
 from api.events import Streams
+from api.groups import Groups
 from api.jobs.cancelling import Cancelling
 from api.jobs.changes import Changes
 from api.jobs.creation import Creation
@@ -38,6 +39,7 @@ from infra.database.engine import Database
 from infra.database.errors import DatabaseError
 from infra.database.executions import History
 from infra.database.feed import Feed
+from infra.database.groups import GroupIndex
 from infra.database.idempotency import IdempotencyKeys
 from infra.database.jobs import JobIndex
 from infra.settings import Settings
@@ -80,6 +82,7 @@ class AppState:
         self.letter_index = DeadLetters(self.database)
         self.letters = Letters(self.temporal, self.letter_index, self.history)
         self.rerunning = Rerunning(self.temporal, self.changes, self.history, self.letters)
+        self.groups = Groups(self.temporal, GroupIndex(self.database))
         self.cancelling = Cancelling(self.temporal, self.changes, self.history)
         secret = settings.signing_secret.get_secret_value()
         self.overruns = Overruns(self.temporal)

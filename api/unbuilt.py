@@ -37,15 +37,7 @@ def _unbuilt(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
                 )
     if document.get("pause_after") is not None:
         yield "/pause_after", "Pausing after failures is not available yet; leave it out."
-    yield from _concurrency(document.get("concurrency"))
     yield from _alerts(document.get("alerts"))
-
-
-def _concurrency(value: Any) -> Iterator[tuple[str, str]]:
-    if not isinstance(value, dict):
-        return
-    if value.get("group") is not None:
-        yield "/concurrency/group", "Concurrency groups are not available yet; leave it out."
 
 
 def _alerts(value: Any) -> Iterator[tuple[str, str]]:

@@ -94,6 +94,7 @@ async def list_jobs(state: State, caller: Reader, query: Annotated[JobQuery, Que
         target=query.target,
         outcome=query.outcome or None,
         q=query.q,
+        group=query.group,
         sort=query.sort,
         limit=query.limit,
         cursor=query.cursor,

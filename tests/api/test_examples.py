@@ -97,7 +97,7 @@ async def test_an_example_of_a_request_is_taken(
             path = path.replace("{letter_id}", await failed(api, sink, f"/failed/{tenant[0]}"))
         if "{token}" in path:
             path = path.replace("{token}", await accepted(api, sink, f"/accept/{tenant[0]}"))
-        path = path.replace("{job_id}", "subject")
+        path = path.replace("{job_id}", "subject").replace("{name}", "subject")
         answer = await api.request(
             method, path, content=json.dumps(value), headers={"content-type": media_type}
         )

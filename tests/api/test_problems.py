@@ -192,7 +192,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "queue target": (job(target={"type": "queue", "broker": "b", "destination": "d"}), "/target/type"),
     "unknown target": (aimed(type="carrier-pigeon"), "/target/type"),
     "named secret": (aimed(headers={"authorization": {"secret": "x"}}), "/target/headers/authorization"),
-    "group": (job(concurrency={"group": "g"}), "/concurrency/group"),
     "an answer that takes longer than six hours": (job(timeout="PT7H"), "/timeout"),
     "an attempt longer than its run": (job(timeout="P2D", completion="callback"), "/timeout"),
     "an attempt of more than 30 days": (
