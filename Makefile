@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# Tests wait more than they compute: two processes of them, each with servers of its own.
+JOBS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev run test check bench faults lock clean
@@ -61,7 +63,7 @@ run: setup
 	@exec $(BIN)/carillon up $(ARGS)
 
 test: setup-dev
-	$(BIN)/python3 -m pytest $(ARGS)
+	$(BIN)/python3 -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 check: setup-dev
 	$(BIN)/ruff format --check .
