@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from aiohttp import web
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowHandle
@@ -111,4 +112,22 @@ async def test_a_failed_attempt_costs_no_more_than_a_successful_one(
     )  # fmt: skip
     assert cost.attempts >= OVER
     assert cost.events_each <= 7, cost
+    assert cost.tasks_each <= 1, cost
+
+
+WITH_POLICY = {"queue": 7, "allow": 9, "replace": 9}
+"""Events at most: ``allow`` and ``replace`` keep a timer beside each run, for what falls due meanwhile."""
+
+
+@pytest.mark.parametrize(("policy", "most"), WITH_POLICY.items())
+async def test_another_policy_costs_a_timer_at_most_and_no_workflow_task(
+    temporal_client: Client, temporal_settings: Settings, sink: Sink, policy: str, most: int
+) -> None:
+    cost = await run_jobs(
+        temporal_client, temporal_settings, sink, f"/{policy}", 6,
+        schedule={"every": 2},
+        concurrency={"policy": policy},
+    )  # fmt: skip
+    assert cost.attempts >= OVER
+    assert cost.events_each <= most, cost
     assert cost.tasks_each <= 1, cost
