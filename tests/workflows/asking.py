@@ -17,6 +17,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 import workers.queues
 import workflows.attempting
 import workflows.changing
+import workflows.group
 import workflows.job
 import workflows.planned
 import workflows.requested
@@ -156,6 +157,7 @@ def answers(sink: Sink, path: str, *statuses: int) -> None:
 _MODULES = (
     workflows.attempting,
     workflows.changing,
+    workflows.group,
     workflows.job,
     workflows.planned,
     workflows.requested,

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import Client, WorkflowExecutionStatus
 
+from infra.settings import Settings
 from tests.fleet import TENANT, Fleet, actor, fresh, view
 from tests.sink import Arrival, Sink
 from tests.workflows.asking import (
@@ -24,6 +25,7 @@ from tests.workflows.asking import (
     edit,
     ended,
     from_now,
+    impatient_fleet,
     pause,
     resume,
     seen,
@@ -36,7 +38,7 @@ from workflows.contracts.job import CancelRequest, JobView, TriggerRequest
 from workflows.domain import group as group_rules
 
 UPDATES = True
-pytestmark = pytest.mark.parametrize("fleet", ["replaying"], indirect=True)
+replayed = pytest.mark.parametrize("fleet", ["replaying"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +118,7 @@ def order(sink: Sink) -> str:
     return " ".join(arrival.path.strip("/") for arrival in sink.arrivals)
 
 
+@replayed
 async def test_jobs_of_a_group_run_one_after_the_other_in_the_order_of_their_asking(
     fleet: Fleet, sink: Sink
 ) -> None:
@@ -132,6 +135,7 @@ async def test_jobs_of_a_group_run_one_after_the_other_in_the_order_of_their_ask
     await group.is_empty()
 
 
+@replayed
 async def test_the_limit_is_kept_and_lowering_it_takes_no_place_away(fleet: Fleet, sink: Sink) -> None:
     group = await Group.made(fleet, sink, limit=2)
     _, first = await group.holder("/first")
@@ -148,6 +152,7 @@ async def test_the_limit_is_kept_and_lowering_it_takes_no_place_away(fleet: Flee
     await group.is_empty()
 
 
+@replayed
 async def test_a_group_begins_with_the_first_job_that_names_it(fleet: Fleet, sink: Sink) -> None:
     group = Group(fleet, sink, fresh("group"))
     fleet.jobs.append(group.handle)
@@ -158,6 +163,7 @@ async def test_a_group_begins_with_the_first_job_that_names_it(fleet: Fleet, sin
     await group.is_empty()
 
 
+@replayed
 async def test_the_place_of_a_holder_that_was_terminated_is_released(fleet: Fleet, sink: Sink) -> None:
     """One that is alive and silent keeps its own; one that vanished while it waited is passed over."""
     group = await Group.made(fleet, sink)
@@ -173,6 +179,7 @@ async def test_the_place_of_a_holder_that_was_terminated_is_released(fleet: Flee
     assert order(sink) == "holder next"
 
 
+@replayed
 async def test_a_place_is_kept_while_no_worker_is_there(fleet: Fleet, sink: Sink) -> None:
     """Neither the run that has it nor the one that waits loses its turn."""
     group = await Group.made(fleet, sink)
@@ -187,6 +194,7 @@ async def test_a_place_is_kept_while_no_worker_is_there(fleet: Fleet, sink: Sink
     await group.is_empty()
 
 
+@replayed
 @pytest.mark.parametrize(
     ("interval", "expected"),
     [
@@ -244,6 +252,7 @@ async def regrouped(job: Job, group: Group) -> None:
     await changed(job, concurrency={"group": f"{group.name}-2"})
 
 
+@replayed
 @pytest.mark.parametrize(
     ("change", "rows"),
     [
@@ -270,6 +279,7 @@ async def test_a_change_meets_a_run_that_waits_for_its_group(
     assert len(sink.at("/waiter")) == (rows[0][0] == "succeeded")
 
 
+@replayed
 async def test_an_edit_of_something_else_leaves_a_run_its_turn(fleet: Fleet, sink: Sink) -> None:
     group = await Group.made(fleet, sink)
     _, gate = await group.holder()
@@ -281,6 +291,7 @@ async def test_an_edit_of_something_else_leaves_a_run_its_turn(fleet: Fleet, sin
     assert order(sink) == "holder waiter behind"
 
 
+@replayed
 async def test_a_forced_run_goes_past_its_group(fleet: Fleet, sink: Sink) -> None:
     """Whether its job runs nothing else, or waits for the group itself."""
     group = await Group.made(fleet, sink)
@@ -297,6 +308,7 @@ async def test_a_forced_run_goes_past_its_group(fleet: Fleet, sink: Sink) -> Non
     await sink.wait_for("/waiter", 2)
 
 
+@replayed
 async def test_what_falls_due_while_a_run_waits_for_its_group_is_skipped(fleet: Fleet, sink: Sink) -> None:
     """Under ``forbid`` it is active from its instant on."""
     group = await Group.made(fleet, sink)
@@ -313,6 +325,7 @@ async def test_what_falls_due_while_a_run_waits_for_its_group_is_skipped(fleet: 
     await delete(every, cancel=True)
 
 
+@replayed
 async def test_a_run_that_is_late_before_it_could_ask_is_missed(fleet: Fleet, sink: Sink) -> None:
     """No worker was there when it fell due; its group hears nothing of it."""
     group = await Group.made(fleet, sink)
@@ -325,6 +338,7 @@ async def test_a_run_that_is_late_before_it_could_ask_is_missed(fleet: Fleet, si
     assert (await group.until(lambda found: True)).held == 0
 
 
+@replayed
 async def test_a_grant_that_finds_no_run_is_given_back(fleet: Fleet, sink: Sink) -> None:
     """The group's word and the run's may cross."""
     group = await Group.made(fleet, sink)
@@ -335,3 +349,39 @@ async def test_a_grant_that_finds_no_run_is_given_back(fleet: Fleet, sink: Sink)
     await job.describe()
     await group.is_empty()
     assert (await job.describe()).status is WorkflowExecutionStatus.RUNNING
+
+
+@replayed
+async def test_runs_beside_their_job_take_places_of_their_own(fleet: Fleet, sink: Sink) -> None:
+    """Under ``allow`` two runs of one job can have two places, and a third one waits."""
+    group = await Group.made(fleet, sink, limit=2)
+    gate = Gate(sink, "/beside")
+    definition = group.definition("/beside", schedule={"every": "PT1S"})
+    definition["concurrency"] |= {"policy": "allow", "limit": 3}
+    job = await fleet.create(fresh("beside"), definition)
+    await sink.wait_for("/beside", 2)
+    found = await group.until(lambda found: found.queued == 1)
+    assert len({one.workflow_id for one in (*found.holders, *found.waiting)}) == 3
+    assert len(sink.at("/beside")) == 2
+    await pause(job)
+    gate.open()
+    await sink.wait_for("/beside", 2)
+    await group.is_empty()
+
+
+async def test_a_group_that_continues_as_new_loses_neither_place_nor_turn(
+    temporal_client: Client, temporal_settings: Settings, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with impatient_fleet(
+        temporal_client, temporal_settings, monkeypatch, SIGNALS_PER_HISTORY=2
+    ) as fleet:
+        group = await Group.made(fleet, sink)
+        first = (await group.handle.describe()).run_id
+        _, gate = await group.holder()
+        for name in "abcd":
+            await group.waiter(f"/{name}")
+        assert (await group.handle.describe()).run_id != first
+        gate.open()
+        await sink.wait_for("/d", 1)
+        assert order(sink) == "holder a b c d"
+        await group.is_empty()
