@@ -16,9 +16,11 @@ from temporalio import activity
 from activities.callback import NO_PUBLIC_URL, TAKEN_OVER, begun_at, claims_of
 from activities.clock import AHEAD_LIMIT, sleep_until
 from activities.fence import START_COUNTS_FOR, Passed
+from activities.lease import Lease
+from activities.lost_holder import inherit
 from activities.targets.delivery import Answer, Delivery
 from infra.callback_token import redact
-from workflows.contracts.attempt import NATIVE_RETRY, AttemptInput, AttemptReport, HeartbeatDetails
+from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDetails
 from workflows.contracts.base import rfc3339
 from workflows.contracts.callback import CallbackClaims
 from workflows.contracts.definition import RESPONSE_MAX
@@ -37,8 +39,6 @@ WAKE_SLACK = timedelta(seconds=1)
 """A run that was held for its instant is not late by the moment that waking up takes."""
 REAP_SPREAD = 4.0
 """From the second redelivery on a run waits a hashed 0 to 4 s, so that poison jobs part company."""
-BEAT_WITHOUT_COMMANDS = 1.0
-"""A replaced run learns of it by a beat where the server cannot tell its worker; in seconds."""
 FENCE_AGAIN = 0.2
 TURNSTILE_AGAIN = 0.25
 
@@ -79,61 +79,28 @@ class Hold:
         self._begun = self._clock.elapsed()
         self._began_at = self._clock.now()
         self._hold_time = max(inp.fires_at - self._began_at, timedelta(0))
-        self._lease = inp.definition.heartbeat_timeout
-        self._fenced: float | None = None
+        self._lease = Lease(inp, info, places, self._hold_time)
         self._stop: tuple[str, str] | None = None
-        self._learn_from_lost_holder()
+        inherited = inherit(inp, info)
+        self.deliveries, self.reaps = inherited.deliveries, inherited.reaps
+        self.started_at, self.lateness_ms = inherited.started_at, inherited.lateness_ms
+        if inherited.reaped:
+            places.telemetry.reaped()
         self._tried_at: datetime | None = None
         self._fired_at: datetime | None = None
-        self._beaten: HeartbeatDetails | None = None
         self._claims: CallbackClaims | None = None
-        self._beat_at = self._begun
-        self._stood_still = False
         self._beating: asyncio.Task[None] | None = None
         self.ended: asyncio.Task[AttemptReport]
-
-    def _learn_from_lost_holder(self) -> None:
-        inp, kept = self.inp, self._info.heartbeat_details
-        self.deliveries, self.reaps = inp.deliveries, inp.reaps
-        self.started_at, self.lateness_ms = inp.first_started_at, inp.first_lateness_ms
-        if self._info.attempt == 1:
-            return
-        lost = HeartbeatDetails.model_validate(kept[0]) if kept else None
-        if lost is not None:
-            self.deliveries = max(self.deliveries, lost.deliveries)
-            self.reaps = max(self.reaps, lost.reaps)
-            self.started_at = self.started_at or lost.started_at
-            if self.lateness_ms is None:
-                self.lateness_ms = lost.lateness_ms
-        if self._may_have_fired_in_silence(lost):
-            self.deliveries += 1
-        elif lost is None or lost.phase != "fired" or lost.native_attempt != self._info.attempt - 1:
-            return
-        self.reaps += 1
-        self._places.telemetry.reaped()
-
-    def _may_have_fired_in_silence(self, lost: HeartbeatDetails | None) -> bool:
-        """The first holder needs no fence where its start is one, so it may die between its write and
-        its first word. Every later holder fences, and so says what it is about to do."""
-        if self._info.attempt != 2 or (lost is not None and lost.phase == "fired"):
-            return False
-        if lost is not None:
-            return lost.unfenced
-        lost_at = self._info.current_attempt_scheduled_time - NATIVE_RETRY
-        return lost_at - self._lease >= self.inp.fires_at - START_COUNTS_FOR
 
     # -- from outside ------------------------------------------------------------------------------
 
     @property
     def beat_interval(self) -> float:
-        third = self._lease.total_seconds() / 3
-        if self.inp.definition.concurrency.policy == "replace" and not self._places.worker_commands:
-            return min(third, BEAT_WITHOUT_COMMANDS)
-        return third
+        return self._lease.interval
 
     def start(self) -> None:
         self.ended = asyncio.create_task(self._run())
-        self._beating = asyncio.create_task(self._beat())
+        self._beating = asyncio.create_task(self._lease.keep(lambda: self._details("held")))
 
     def close(self) -> None:
         if self._beating is not None:
@@ -158,12 +125,7 @@ class Hold:
         """
         if self.lost or self._by_callback:
             return False
-        self._note_pause()
-        if self._stood_still:
-            self.lost = await self._places.fences.pass_with(self._beaten or self._details("held")) in (
-                Passed.GONE,
-                Passed.UNKNOWN,
-            )
+        self.lost = not await self._lease.is_sure(self._details("held"))
         return not self.lost
 
     def give_back(self, reason: str) -> None:
@@ -303,7 +265,7 @@ class Hold:
             self._tried_at = clock.now()
             return Answer(outcome="failed", error=NO_PUBLIC_URL)
         while True:
-            if not self._fence_holds():
+            if not self._lease.fence_holds():
                 await self._pass_fence()
             self._tried_at = clock.now()
             left = self._time_left()
@@ -322,7 +284,7 @@ class Hold:
         """Called immediately before the first byte of the request can reach the socket."""
         if self._stop is not None:
             raise asyncio.CancelledError
-        if not self._fence_holds():
+        if not self._lease.fence_holds():
             raise _StaleFence
         now = self._clock.now()
         self.fired = True
@@ -333,9 +295,7 @@ class Hold:
             late = now - self.inp.occurrence.fires_at
             self.lateness_ms = max(0, round(late.total_seconds() * 1000))
         self._places.telemetry.fired((now - self.inp.fires_at).total_seconds())
-        if self._beaten is None:
-            self._beaten = self._details("fired")
-            activity.heartbeat(self._beaten)
+        self._lease.say_fired(self._details("fired"))
         self._places.recorder.offer(
             [
                 history.running_record(
@@ -357,48 +317,17 @@ class Hold:
 
     # -- fence and lease ---------------------------------------------------------------------------
 
-    def _fence_holds(self) -> bool:
-        now = self._clock.elapsed()
-        if self._fenced is not None:
-            spread = self._places.fences.spread(self._hold_time)
-            return now - self._fenced <= (spread + START_COUNTS_FOR).total_seconds()
-        if self._info.attempt > 1:
-            return False
-        since_start = (self._clock.now() - self._info.started_time).total_seconds()
-        return max(now - self._begun, since_start) <= START_COUNTS_FOR.total_seconds()
-
     async def _pass_fence(self) -> None:
         """Ask until the server answers; it may take the run away, and then nothing is written."""
         while True:
-            details = self._beaten or self._details("fired", deliveries=self.deliveries + 1)
-            begun = self._clock.elapsed()
-            passed = await self._places.fences.pass_with(details)
+            passed = await self._lease.pass_fence(self._details("fired", deliveries=self.deliveries + 1))
             if passed is Passed.YES:
-                self._fenced, self._beaten = begun, details
-                self._beat_at, self._stood_still = self._clock.elapsed(), False
                 return
             if passed is not Passed.UNKNOWN:
                 self._places.telemetry.fence_refused()
                 self.lost = passed is Passed.GONE
                 raise _Ended(self._report("cancelled", reason="stopped"))
             await self._clock.sleep(FENCE_AGAIN)
-
-    async def _beat(self) -> None:
-        """Keep the lease; a hold shorter than half of it needs no beat."""
-        held_long = self._hold_time > self._lease / 2
-        while True:
-            await self._clock.sleep(self.beat_interval)
-            self._note_pause()
-            if self._beaten is not None:
-                activity.heartbeat(self._beaten)
-            elif held_long or self._hold_is_over():
-                activity.heartbeat(self._details("held"))
-
-    def _note_pause(self) -> None:
-        """Remember that no beat can have kept the lease for a while: the process stood still."""
-        now = self._clock.elapsed()
-        self._stood_still |= now - self._beat_at >= self._lease.total_seconds() * 2 / 3
-        self._beat_at = now
 
     def _hold_is_over(self) -> bool:
         return self._clock.now() >= self.inp.fires_at
