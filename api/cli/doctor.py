@@ -62,8 +62,20 @@ async def examine(settings: Settings) -> list[Finding]:
     """Everything there is to know, whatever part of it is away."""
     findings = [finding async for finding in _temporal(settings)]
     findings += [finding async for finding in _database(settings)]
+    findings.append(_callbacks(settings))
     findings.append(Finding("tzdata", "ok", tzdata_version()))
     return findings
+
+
+def _callbacks(settings: Settings) -> Finding:
+    if settings.public_url:
+        return Finding("callbacks", "ok", f"targets report to {settings.public_url}")
+    return Finding(
+        "callbacks",
+        "note",
+        "no public URL",
+        "Jobs whose targets report their own end are refused: set CARILLON_PUBLIC_URL for them.",
+    )
 
 
 def report(findings: list[Finding], *, as_json: bool, console: Console) -> int:
