@@ -40,6 +40,8 @@ from workflows.contracts.names import (
     UPDATE_REDRIVE,
     dead_letter_workflow_id,
     opaque_id,
+    run_name,
+    run_workflow_id,
 )
 from workflows.contracts.records import AttemptRow, Trigger
 from workflows.domain import dead_letter
@@ -134,6 +136,13 @@ class Letters:
                 raise no_such_letter(status) from None
             return False
         return True
+
+    async def redriven_by(self, tenant: str, ref: str, key: str) -> str | None:
+        """The id of the workflow that redrives this letter, if its job has been deleted."""
+        state = await self._state(key)
+        if state is None or state.status != "redriving":
+            return None
+        return run_workflow_id(tenant, ref, run_name(key, state.letter.next_attempt))
 
     async def is_open(self, tenant: str, key: str) -> bool:
         """By the index."""

@@ -83,7 +83,7 @@ class AppState:
         self.letters = Letters(self.temporal, self.letter_index, self.history)
         self.rerunning = Rerunning(self.temporal, self.changes, self.history, self.letters)
         self.groups = Groups(self.temporal, GroupIndex(self.database))
-        self.cancelling = Cancelling(self.temporal, self.changes, self.history)
+        self.cancelling = Cancelling(self.temporal, self.changes, self.history, self.letters)
         secret = settings.signing_secret.get_secret_value()
         self.overruns = Overruns(self.temporal)
         self.callbacks = Callbacks(

@@ -34,6 +34,8 @@ with workflow.unsafe.imports_passed_through():
 
 TRIGGERS_MAX = 100
 REDRIVES_MAX = 100
+REDRIVES_MAX_BYTES = 256 * 1024
+"""Of redrives that wait, own bodies included: they travel with the job's state."""
 START_WITHIN = timedelta(seconds=5)
 ASK_AFTER_BESIDE = timedelta(minutes=1)
 """How long runs beside the loop may hold up another before the job asks whether they are alive."""
@@ -122,6 +124,9 @@ class Requested(Changing):
         self._refuse_deleted()
         if len(self.state.redrives) >= REDRIVES_MAX and not self._is_alive(request.occurrence.key):
             raise refusal(failures.TOO_MANY_TRIGGERS, f"{REDRIVES_MAX} redrives wait already")
+        waiting = sum(len(queued.model_dump_json()) for queued in self.state.redrives)
+        if self.state.redrives and waiting + len(request.model_dump_json()) > REDRIVES_MAX_BYTES:
+            raise refusal(failures.TOO_MANY_TRIGGERS, "redrives with large bodies wait already")
 
     def _known(self, request: TriggerRequest) -> AnsweredRequest | None:
         return next((known for known in self.state.requests if known.id == request.request), None)

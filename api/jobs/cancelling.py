@@ -14,6 +14,7 @@ from api.jobs.changes import Changes
 from api.jobs.executions import alive_rows, no_such_execution
 from api.jobs.reading import any_view_of
 from api.jobs.refs import Found
+from api.letters import Letters
 from api.problem_table import LATER
 from api.problems import Kind, ProblemError
 from infra.database.errors import DatabaseError
@@ -21,7 +22,7 @@ from infra.database.executions import History
 from workflows.contracts.actor import Actor
 from workflows.contracts.base import rfc3339
 from workflows.contracts.job import CancelRequest, InFlight, JobView
-from workflows.contracts.names import SIGNAL_STOP, UPDATE_CANCEL, run_workflow_id
+from workflows.contracts.names import SIGNAL_STOP, UPDATE_CANCEL, run_name, run_workflow_id
 from workflows.contracts.records import ALIVE, AttemptRow, ExecutionRow, LastRun
 
 log = logging.getLogger(__name__)
@@ -40,10 +41,11 @@ class Cancelled:
 
 
 class Cancelling:
-    def __init__(self, connection: Connection, changes: Changes, history: History) -> None:
+    def __init__(self, connection: Connection, changes: Changes, history: History, letters: Letters) -> None:
         self._connection = connection
         self._changes = changes
         self._history = history
+        self._letters = letters
 
     async def cancel(self, found: Found, key: str, *, actor: Actor, now: datetime) -> Cancelled:
         """Raises 404 when there is no such execution, 409 saying how when it has ended."""
@@ -68,11 +70,12 @@ class Cancelling:
         return Cancelled(row, attempts, changed.in_flight, changed.view.revision)
 
     async def _stop_alone(self, found: Found, key: str, view: JobView | None) -> Cancelled:
-        """The job's workflow has ended: a forced run of it is told by itself."""
-        _, manual, request = key.partition(":manual-")
-        if manual:
-            client = await self._connection.client()
-            run = client.get_workflow_handle(run_workflow_id(found.tenant, found.ref, request))
+        """The job's workflow has ended: a run beside it, or a redrive since, is told by itself."""
+        client = await self._connection.client()
+        redriven_by = await self._letters.redriven_by(found.tenant, found.ref, key)
+        beside = run_workflow_id(found.tenant, found.ref, run_name(key))
+        for workflow_id in filter(None, (redriven_by, beside)):
+            run = client.get_workflow_handle(workflow_id)
             try:
                 await run.signal(SIGNAL_STOP, "asked")
             except RPCError as error:

@@ -9,12 +9,15 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from temporalio.client import Client
+from temporalio.testing import ActivityEnvironment
 
+from activities.dead_letters import Letters
 from tests.api.conftest import client_of
 from tests.api.eventually import eventually
 from tests.api.sink import Sink
 from tests.api.test_outages import without_database
-from workflows.contracts.names import key_of, opaque_id
+from workflows.contracts.names import dead_letter_workflow_id, key_of, opaque_id
 
 pytestmark = pytest.mark.usefixtures("worker")
 
@@ -251,3 +254,40 @@ async def test_what_cannot_be_run_again_says_why(own: httpx.AsyncClient, sink: S
     page = await eventually(own, "/v1/jobs/skips/executions?outcome=skipped", lambda p: p["items"])
     refused = await own.post(f"/v1/executions/{page['items'][0]['id']}/rerun")
     assert (refused.status_code, refused.json()["outcome"]) == (409, "skipped")
+
+
+async def test_a_redrive_of_a_deleted_job_can_be_cancelled(own: httpx.AsyncClient, sink: Sink) -> None:
+    """Its dead letter is open again then; once more, and it is closed."""
+    await create(own, sink, "slow-deleted", "/slow-deleted")
+    letter = await dead(own, sink, "slow-deleted")
+    await own.delete("/v1/jobs/slow-deleted")
+    sink.failing.clear()
+    sink.released.clear()
+    path = f"{LETTERS}/{letter['id']}"
+    assert (await own.post(f"{path}/redrive")).status_code == 202
+    await sink.delivery("/slow-deleted", 2)
+    await eventually(own, f"/v1/executions/{letter['id']}", lambda e: e["outcome"] == "running")
+    cancelled = await own.post(f"/v1/executions/{letter['id']}/cancel")
+    assert cancelled.status_code == 200, cancelled.text
+    await eventually(own, path, lambda seen: seen["status"] == "open")
+    sink.released.set()
+    assert (await own.post(f"{path}/redrive")).status_code == 202
+    await gone(own, letter)
+    assert [one.headers["carillon-attempt"] for one in sink.at("/slow-deleted")] == ["1", "2", "3"]
+
+
+async def test_of_too_many_letters_of_a_tenant_the_oldest_is_closed(
+    live: FastAPI, live_temporal: Client, own: httpx.AsyncClient, sink: Sink
+) -> None:
+    """One whose workflow somebody has ended too."""
+    await create(own, sink, "crowd", "/crowd")
+    letters = [await dead(own, sink, "crowd") for _ in range(4)]
+    lost = live_temporal.get_workflow_handle(dead_letter_workflow_id(letters[0]["key"]))
+    await lost.terminate("an operator did it")
+    index = live.state.carillon.letter_index
+    tenant = letters[0]["key"].partition("/")[0]
+    newest = await index.get(tenant, letters[-1]["key"])
+    await ActivityEnvironment().run(Letters(live_temporal, index, open_a_tenant=2).store, newest)
+    page = await eventually(own, LETTERS, lambda p: len(p["items"]) == 2)
+    assert set(ids(page)) == {letter["id"] for letter in letters[2:]}
+    assert "evicted" in (await own.get(f"{LETTERS}/{letters[1]['id']}")).json()["detail"]

@@ -17,6 +17,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 import workers.queues
 import workflows.attempting
 import workflows.changing
+import workflows.dead_letter
 import workflows.group
 import workflows.job
 import workflows.planned
@@ -157,6 +158,7 @@ def answers(sink: Sink, path: str, *statuses: int) -> None:
 _MODULES = (
     workflows.attempting,
     workflows.changing,
+    workflows.dead_letter,
     workflows.group,
     workflows.job,
     workflows.planned,

@@ -8,13 +8,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from temporalio.client import WorkflowHandle
+from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.dead_letters import Letters
+from infra.settings import Settings
 from tests.fleet import TENANT, Fleet, actor, fresh
 from tests.sink import Sink
-from tests.workflows.asking import Gate, answers, delete, pause, refusal, seen
+from tests.workflows.asking import Gate, answers, delete, impatient_fleet, pause, refusal, seen
 from workflows.contracts import failures, names
 from workflows.contracts.dead_letter import (
     DeadLetterState,
@@ -23,10 +23,9 @@ from workflows.contracts.dead_letter import (
     RedriveLetter,
 )
 from workflows.contracts.job import CancelRequest, JobChanged
-from workflows.domain import dead_letter
 
 UPDATES = True
-pytestmark = pytest.mark.parametrize("fleet", ["replaying"], indirect=True)
+replayed = pytest.mark.parametrize("fleet", ["replaying"], indirect=True)
 
 Letter = WorkflowHandle[Any, Any]
 ONE_TRY = {"max_attempts": 1}
@@ -92,6 +91,7 @@ async def poison(
     return job, first.key
 
 
+@replayed
 async def test_what_fails_for_good_opens_a_letter_with_the_whole_story(fleet: Fleet, sink: Sink) -> None:
     _, key = await poison(fleet, sink, "poison", 500, 503)
     state = await letter(fleet, key)
@@ -101,6 +101,7 @@ async def test_what_fails_for_good_opens_a_letter_with_the_whole_story(fleet: Fl
     assert state.expires_at - state.letter.failed_at == timedelta(days=14)
 
 
+@replayed
 async def test_a_discarded_letter_ends_and_its_job_forgets_it(fleet: Fleet, sink: Sink) -> None:
     job, key = await poison(fleet, sink, "discard", 500, retry=ONE_TRY)
     await letter(fleet, key)
@@ -117,6 +118,7 @@ async def test_a_discarded_letter_ends_and_its_job_forgets_it(fleet: Fleet, sink
     ]
 
 
+@replayed
 async def test_a_letter_expires(fleet: Fleet, sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workflows.domain.dead_letter.KEPT_FOR", timedelta(seconds=2))
     _, key = await poison(fleet, sink, "expire", 500, retry=ONE_TRY)
@@ -124,6 +126,7 @@ async def test_a_letter_expires(fleet: Fleet, sink: Sink, monkeypatch: pytest.Mo
     assert (await closed(fleet, key)).status == "expired"
 
 
+@replayed
 async def test_a_pause_that_ends_a_waiting_retry_leaves_a_letter(fleet: Fleet, sink: Sink) -> None:
     retry = {"max_attempts": 3, "initial_interval": 60, "jitter": 0}
     job, key = await poison(fleet, sink, "paused", 500, retry=retry)
@@ -137,6 +140,7 @@ async def test_a_pause_that_ends_a_waiting_retry_leaves_a_letter(fleet: Fleet, s
     assert state.letter.next_attempt == 2, "the second attempt was not sent"
 
 
+@replayed
 async def test_a_redrive_goes_on_behind_the_last_attempt_and_closes_the_letter(
     fleet: Fleet, sink: Sink
 ) -> None:
@@ -164,6 +168,7 @@ async def test_a_redrive_goes_on_behind_the_last_attempt_and_closes_the_letter(
     assert (row.outcome, row.trigger) == ("succeeded", "redrive")
 
 
+@replayed
 async def test_a_redrive_that_fails_is_the_same_letter_with_more_attempts(fleet: Fleet, sink: Sink) -> None:
     _, key = await poison(fleet, sink, "worse", 500, 500, 503, 503, 504, 504)
     before = await letter(fleet, key)
@@ -180,6 +185,7 @@ async def test_a_redrive_that_fails_is_the_same_letter_with_more_attempts(fleet:
     await letter(fleet, key, lambda seen: seen.status == "open" and seen.redrives == 2)
 
 
+@replayed
 async def test_a_cancelled_redrive_leaves_the_letter_open_and_uses_its_attempt_up(
     fleet: Fleet, sink: Sink
 ) -> None:
@@ -200,6 +206,7 @@ async def test_a_cancelled_redrive_leaves_the_letter_open_and_uses_its_attempt_u
     assert [one.execution_id for one in sink.at("/halt")] == [f"{key}:{n}" for n in (1, 2, 3)]
 
 
+@replayed
 async def test_a_forced_redrive_runs_beside_the_run_that_is_active(fleet: Fleet, sink: Sink) -> None:
     """One that is not forced waits for its turn."""
     gate = Gate(sink, "/beside", 500)
@@ -219,6 +226,7 @@ async def test_a_forced_redrive_runs_beside_the_run_that_is_active(fleet: Fleet,
     assert found.stats.dead_lettered == 1
 
 
+@replayed
 async def test_a_letter_of_a_deleted_job_is_redriven_as_the_deleted_one(fleet: Fleet, sink: Sink) -> None:
     """Twice: the first redrive fails as well, and the letter goes on without its job."""
     job, key = await poison(fleet, sink, "gone", 500, 500, 500, 503)
@@ -234,33 +242,33 @@ async def test_a_letter_of_a_deleted_job_is_redriven_as_the_deleted_one(fleet: F
 
 
 async def test_a_redrive_that_nobody_knows_of_any_more_opens_the_letter_again(
-    fleet: Fleet, sink: Sink, monkeypatch: pytest.MonkeyPatch
+    temporal_client: Client, temporal_settings: Settings, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its run was terminated. What attempts it may have made are not made again."""
-    gate = Gate(sink, "/lost", 500)
+    gate = Gate(sink, "/lost", 500, 500)
     gate.open()
-    job, key = await poison(fleet, sink, "lost", answering=False, retry=ONE_TRY)
-    before = await letter(fleet, key)
-    await delete(job)
-    await job.result()
-    gate.close()
-    order = dead_letter.redrive_order(before, actor(), force=False)
-    state = before.model_copy(deep=True)
-    dead_letter.redriving(state)
-    letters = Letters(fleet.client, None)
-    assert not await letters.redrive_alive(before.letter)
-    await letters.send_redrive(order)
-    await sink.wait_for("/lost", 2)
-    assert await letters.redrive_alive(before.letter)
-    _, ref, suffix = names.parse_key(key)
-    run = fleet.client.get_workflow_handle(names.run_workflow_id(TENANT, ref, f"{suffix}/2"))
-    await run.terminate("an operator did it")
-    assert not await letters.redrive_alive(before.letter)
-    gate.open()
-    dead_letter.lost(state)
-    assert (state.status, state.letter.next_attempt) == ("open", 3)
+    look = timedelta(milliseconds=300)
+    async with impatient_fleet(temporal_client, temporal_settings, monkeypatch, LOOK_FIRST=look) as fleet:
+        job, key = await poison(fleet, sink, "lost", answering=False)
+        await letter(fleet, key)
+        await delete(job)
+        await job.result()
+        gate.close()
+        await redrive(fleet, key)
+        await sink.wait_for("/lost", 3)
+        await asyncio.sleep(1)
+        assert (await letter(fleet, key)).status == "redriving", "it is asked for and found"
+        _, ref, suffix = names.parse_key(key)
+        run = fleet.client.get_workflow_handle(names.run_workflow_id(TENANT, ref, f"{suffix}/3"))
+        await run.terminate("an operator did it")
+        state = await letter(fleet, key, lambda seen: seen.status == "open")
+        assert state.letter.next_attempt == 5
+        gate.open()
+        await redrive(fleet, key)
+        assert (await closed(fleet, key)).status == "redriven"
 
 
+@replayed
 async def test_of_too_many_letters_of_a_job_the_oldest_is_closed(
     fleet: Fleet, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,6 +117,12 @@ def run_name(key: str, first_attempt: int = 1) -> str:
     return suffix_of(key) if first_attempt == 1 else f"{suffix_of(key)}/{first_attempt}"
 
 
+def first_attempt_of(name: str) -> int:
+    """The attempt that the run of this name (see :func:`run_name`) began with."""
+    _, slash, attempt = name.rpartition("/")
+    return int(attempt) if slash else 1
+
+
 def bulk_workflow_id(tenant: str, bulk: str) -> str:
     return f"bulk/{tenant}/{bulk}"
 

@@ -13,6 +13,7 @@ from workflows.contracts.base import rfc3339
 from workflows.contracts.dead_letter import (
     ALIVE_LETTERS,
     KEPT_FOR,
+    STORY_MAX,
     DeadLetter,
     DeadLetterState,
     LetterEnded,
@@ -20,7 +21,7 @@ from workflows.contracts.dead_letter import (
     RedriveOrder,
 )
 from workflows.contracts.job import JobState, RedriveRequest, RunState
-from workflows.contracts.records import ExecutionRow
+from workflows.contracts.records import AttemptRow, ExecutionRow
 
 
 def opened(letter: DeadLetter) -> DeadLetterState:
@@ -43,6 +44,7 @@ def failed_again(state: DeadLetterState, letter: DeadLetter) -> None:
     known = state.letter
     state.letter = letter.model_copy(
         update={
+            "attempts": _story(known, letter.attempts),
             "occurrence": known.occurrence,
             "opened_at": known.opened_at if is_alive(state) else letter.opened_at,
             "next_attempt": max(known.next_attempt, letter.next_attempt),
@@ -57,7 +59,7 @@ def ended(state: DeadLetterState, word: LetterEnded) -> None:
     if not is_alive(state):
         return
     letter = state.letter
-    told = word.attempts or letter.attempts
+    told = _story(letter, word.attempts)
     next_attempt = max(letter.next_attempt, word.next_attempt)
     state.letter = letter.model_copy(update={"attempts": told, "next_attempt": next_attempt})
     match word.outcome:
@@ -69,6 +71,12 @@ def ended(state: DeadLetterState, word: LetterEnded) -> None:
             if state.status == "open":  # nobody knew of that redrive: the next one has another name
                 state.redrives += 1
             _become(state, "open")
+
+
+def _story(letter: DeadLetter, following: list[AttemptRow]) -> list[AttemptRow]:
+    """The attempts that are known, and those of a run since: the last of them."""
+    made = {attempt.attempt: attempt for attempt in (*letter.attempts, *following)}
+    return [made[number] for number in sorted(made)][-STORY_MAX:]
 
 
 def redriving(state: DeadLetterState) -> None:
@@ -105,12 +113,11 @@ def redrive_order(state: DeadLetterState, actor: Actor, *, force: bool) -> Redri
 
 
 def redrive_request(order: RedriveOrder) -> RedriveRequest:
-    """What the job is asked: the same key, from the next attempt on."""
+    """What the job is asked: the same key, from the next attempt on. The letter keeps the story so far."""
     letter = order.letter
     return RedriveRequest(
         occurrence=letter.occurrence.model_copy(update={"trigger": "redrive"}),
         attempt=letter.next_attempt,
-        story=letter.attempts,
         force=order.force,
         actor=order.actor.model_copy(update={"operation": order.name}),
     )
@@ -151,7 +158,6 @@ def alone(order: RedriveOrder) -> JobState:
             attempt=request.attempt,
             first_attempt=request.attempt,
             fires_at=at,
-            story=request.story,
             forced=order.force,
         ),
     )

@@ -35,9 +35,6 @@ from workflows.domain import (
 from workflows.domain.active import is_held, is_planned, is_unserved
 from workflows.domain.waiting import waiting_rows
 
-LOST_SEQ = sequence(99, 999, FINAL_PHASE)
-"""Later than any attempt of a run that did not tell how far it came."""
-
 
 def remember_request(state: JobState, manual: ManualRun) -> None:
     """Remember the request of a manual run."""
@@ -203,8 +200,11 @@ def lost_beside(state: JobState, row: BesideRun, now: datetime) -> None:
     if row not in state.beside:
         return
     state.beside = [known for known in state.beside if known.key != row.key]
+    used = names.first_attempt_of(row.name) + state.definition.retry.max_attempts - 1
+    seq = sequence(used, 999, FINAL_PHASE)  # later than any word of a run that did not tell how far it came
     ended = row.model_copy(
-        update={"outcome": "cancelled", "reason": "terminated", "ended_at": now, "seq": LOST_SEQ}
+        update={"outcome": "cancelled", "reason": "terminated", "ended_at": now, "seq": seq}
     )
+    letters.lost_beside(state, row, used, now)
     execution = ExecutionRow.model_validate(ended.model_dump())
     job_records.keep(state, [Record(tenant=state.tenant, ref=state.ref, execution=execution)])

@@ -6,9 +6,11 @@ is the job's own.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from workflows.contracts.dead_letter import OPEN_A_JOB, STORY_MAX, DeadLetter, LetterEnded
 from workflows.contracts.errands import OpenDeadLetter, TellDeadLetter
-from workflows.contracts.job import JobState, RunEnded, RunState
+from workflows.contracts.job import BesideRun, JobState, RunEnded, RunState
 from workflows.contracts.records import AttemptRow, ExecutionRow, Outcome
 from workflows.domain import errands
 
@@ -21,14 +23,11 @@ def remember(run: RunState, attempt: AttemptRow) -> None:
 
 def after_end(state: JobState, run: RunState, outcome: Outcome, row: ExecutionRow) -> None:
     """The execution of ``run`` has ended as ``row`` says."""
-    trigger = run.occurrence.trigger
     if outcome == "dead_lettered":
         errands.add(state, OpenDeadLetter(letter=_letter(state, run, row)))
         _remember_open(state, row)
-    elif outcome == "succeeded" and trigger in ("redrive", "backfill"):
-        _tell(state, run, row, "succeeded")
-    elif trigger == "redrive":
-        _tell(state, run, row, "replaced" if outcome == "replaced" else "cancelled")
+    elif _may_have_letter(state, run):
+        _tell(state, run, row, outcome if outcome in ("succeeded", "replaced") else "cancelled")
 
 
 def after_beside(state: JobState, end: RunEnded) -> None:
@@ -37,6 +36,13 @@ def after_beside(state: JobState, end: RunEnded) -> None:
         at = end.ended_at
         fields = end.last_run.model_dump() | {"fires_at": end.last_run.scheduled_time, "ended_at": at}
         _remember_open(state, ExecutionRow(seq=0, **fields))
+
+
+def lost_beside(state: JobState, row: BesideRun, used: int, now: datetime) -> None:
+    """A run beside the job is gone without a word; ``used``: the last attempt that it may have made."""
+    if row.trigger in ("redrive", "backfill"):
+        word = LetterEnded(key=row.key, outcome="cancelled", at=now, next_attempt=used + 1)
+        errands.add(state, TellDeadLetter(tenant=state.tenant, ended=word))
 
 
 def closed(state: JobState, key: str) -> None:
@@ -52,6 +58,12 @@ def _remember_open(state: JobState, row: ExecutionRow) -> None:
         oldest, *state.open_letters = state.open_letters
         word = LetterEnded(key=oldest, outcome="evicted", at=row.ended_at or row.fires_at)
         errands.add(state, TellDeadLetter(tenant=state.tenant, ended=word))
+
+
+def _may_have_letter(state: JobState, run: RunState) -> bool:
+    """A redrive has one; a backfill of an occurrence that has been tried before may have one."""
+    tried = run.first_attempt > 1 or run.occurrence.key in state.open_letters
+    return run.occurrence.trigger == "redrive" or (run.occurrence.trigger == "backfill" and tried)
 
 
 def _letter(state: JobState, run: RunState, row: ExecutionRow) -> DeadLetter:

@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.workflows.domain.states import NOON, again, at, begun, comes_back, definition, report, state
+from tests.workflows.domain.states import NOON, again, at, begun, comes_back, definition, report, rows, state
+from workflows.contracts import names
 from workflows.contracts.actor import Actor
 from workflows.contracts.attempt import Occurrence
 from workflows.contracts.dead_letter import KEPT_FOR, OPEN_A_JOB, DeadLetter, DeadLetterState, LetterEnded
 from workflows.contracts.errands import ERRANDS_MAX, Errand, OpenDeadLetter, TellDeadLetter, TellIncident
 from workflows.contracts.incident import IncidentWord
 from workflows.contracts.job import BesideRun, JobState, QueuedRun, RunEnded
-from workflows.contracts.records import LastRun
+from workflows.contracts.records import LastRun, sequence
 from workflows.domain import dead_letter, errands, job_changes, job_sources, job_state, letters
 
 KEY = "acme/report:2026-12-01T12:01:00Z"
@@ -70,7 +71,7 @@ def test_the_last_failure_leaves_the_whole_story() -> None:
         ("redrive", "cancelled", [("cancelled", KEY)]),
         ("redrive", "failed", [("open", KEY)]),
         ("backfill", "succeeded", [("succeeded", KEY)]),
-        ("backfill", "cancelled", []),
+        ("backfill", "cancelled", [("cancelled", KEY)]),
         ("rerun", "succeeded", []),
         ("rerun", "cancelled", []),
     ],
@@ -82,6 +83,13 @@ def test_a_letter_hears_how_its_occurrence_ended(
     redriven(job, trigger)
     comes_back(job, report(outcome, fired=2, ended=2.1))
     assert told(job) == expected
+
+
+def test_a_backfill_of_what_was_never_tried_tells_nobody() -> None:
+    job = one_try()
+    redriven(job, "backfill", attempt=1)
+    comes_back(job, report("succeeded", fired=2, ended=2.1))
+    assert told(job) == []
 
 
 def test_a_redrive_that_is_cancelled_before_it_begins_tells_its_letter() -> None:
@@ -179,6 +187,20 @@ def test_a_letter_that_fails_again_keeps_what_it_was_and_is_kept_longer() -> Non
     assert (found.status, found.change, found.letter.next_attempt) == ("open", 2, 5)
     assert (found.letter.occurrence, found.letter.opened_at) == (known.occurrence, known.opened_at)
     assert found.expires_at == at(9) + KEPT_FOR
+
+
+def test_a_run_beside_that_is_gone_tells_its_letter_past_what_it_may_have_used() -> None:
+    """And its row is later than any word of its own, earlier than the next redrive's."""
+    job = state(definition=definition(retry={"max_attempts": 2}))
+    row = {"key": KEY, "scheduled_time": at(1), "fires_at": at(2), "trigger": "redrive", "seq": 0}
+    gone = BesideRun.model_validate({**row, "outcome": "scheduled", "name": names.run_name(KEY, 3)})
+    job.beside = [gone]
+    job_changes.lost_beside(job, gone, at(5))
+    [errand] = job.errands
+    assert isinstance(errand, TellDeadLetter)
+    assert (errand.ended.outcome, errand.ended.next_attempt) == ("cancelled", 5)
+    [told_row] = rows(job)
+    assert sequence(4, 1, 9) < told_row.seq < sequence(5, 1, 1)
 
 
 def test_a_lost_redrive_uses_up_all_attempts_it_may_have_made() -> None:
