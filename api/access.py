@@ -48,6 +48,7 @@ def caller_with(scope: Scope) -> Callable[[Request], Awaitable[Principal]]:
 
 Reader = Annotated[Principal, Depends(caller_with("jobs:read"))]
 Writer = Annotated[Principal, Depends(caller_with("jobs:write"))]
+TenantWriter = Annotated[Principal, Depends(caller_with("tenant:write"))]
 
 _JOB_ID = re.compile(JOB_ID_PATTERN)
 

@@ -33,6 +33,7 @@ from api.routers import (
     operations,
     reruns,
     schedules,
+    tenant,
 )
 from api.state import AppState
 from infra.settings import Settings
@@ -43,6 +44,7 @@ TAGS = [
     {"name": "Callbacks", "description": "What targets report of their runs, by a token of their own."},
     {"name": "Dead letters", "description": "What failed for good, until somebody settles it."},
     {"name": "Groups", "description": "How many runs of several jobs may be under way at once."},
+    {"name": "Tenant", "description": "The caller's own settings, and what is wrong now."},
     {"name": "Schedules", "description": "What a schedule means, before it is used."},
     {"name": "Events", "description": "What happens, as it happens."},
     {"name": "Audit", "description": "Who changed what."},
@@ -83,7 +85,7 @@ def create_app(
         app.add_exception_handler(kind, _answer)
     for noun in (
         jobs, job_batches, job_actions, job_skips, bulk, executions, cancellations, reruns, dead_letters,
-        callbacks, schedules, groups, events, audit, operations,
+        callbacks, schedules, groups, events, audit, tenant, operations,
     ):  # fmt: skip
         app.include_router(noun.router)
     return app

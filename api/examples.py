@@ -89,6 +89,10 @@ BULK: dict[str, Any] = {
     },
 }
 GROUP: dict[str, Any] = {"Three at once": {"limit": 3}}
+TENANT: dict[str, Any] = {
+    "Where incidents are sent": {"alert_url": "https://example.com/hooks/alerts"},
+    "Where the installation sends them": {"alert_url": None},
+}
 PREVIEW: dict[str, Any] = {
     "Across a clock change": {
         "schedule": {"cron": "30 1 * * *", "timezone": "Europe/London"},
@@ -246,6 +250,27 @@ GROUP_ANSWER: dict[str, Any] = {
     "queued": 0,
     "stale": False,
 }
+TENANT_ANSWER: dict[str, Any] = {
+    "tenant": "acme",
+    "revision": 2,
+    "updated_at": "2026-12-01T08:00:00Z",
+    "alert_url": "https://example.com/hooks/alerts",
+    "alerts": "tenant",
+    "open_incidents": 1,
+    "incidents": [
+        {
+            "id": "inc_4c0d5f1f9e6b7a8123456789",
+            "kind": "dead_letter",
+            "job": "daily-report",
+            "key": "acme/daily-report:2026-12-01T09:00:00Z",
+            "detail": "acme/daily-report:2026-12-01T09:00:00Z ended as a dead letter: max_attempts",
+            "count": 1,
+            "opened_at": "2026-12-01T09:02:31Z",
+            "last_at": "2026-12-01T09:02:31Z",
+            "notice": "delivered",
+        }
+    ],
+}
 ANSWERS: dict[str, dict[str, Any]] = {
     "JobAnswer": JOB,
     "ChangedJobAnswer": {**JOB, "in_flight": []},
@@ -271,6 +296,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
         ],
     },
     "BulkAnswer": BULK_ANSWER,
+    "TenantAnswer": TENANT_ANSWER,
     "GroupAnswer": GROUP_ANSWER,
     "Problem": PROBLEM,
 }

@@ -25,8 +25,11 @@ class IfMatch:
         """The one revision asked for, if it is one: the workflow compares it then."""
         return next(iter(self.revisions)) if self.revisions and len(self.revisions) == 1 else None
 
+    def has(self, revision: int) -> bool:
+        return self.revisions is None or revision in self.revisions
+
     def check(self, revision: int) -> None:
-        if self.revisions is not None and revision not in self.revisions:
+        if not self.has(revision):
             raise mismatch(revision)
 
 

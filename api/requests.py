@@ -162,6 +162,17 @@ class GroupBody(RequestBody):
     limit: int = Field(ge=1, le=GROUP_LIMIT_MAX, description="Runs that may have a place at once.")
 
 
+class TenantPatch(RequestBody):
+    """A JSON merge patch over the tenant's settings; null gives a setting its default back."""
+
+    alert_url: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=4096,
+        description="Where incidents are sent, by the rules of a target's URL. Null: the installation's.",
+    )
+
+
 class PreviewBody(RequestBody):
     model_config = ConfigDict(populate_by_name=True)
 
@@ -174,5 +185,5 @@ class PreviewBody(RequestBody):
 REQUEST_MODELS: tuple[type[BaseModel], ...] = (
     JobRequest, BatchBody, JobPatch, PauseBody, ResumeBody, TriggerBody, SkipBody, CancelBody,
     HeartbeatBody, CompleteBody, FailBody, BulkFilterBody, BulkBody, RedriveBody, RedriveManyBody, RerunBody,
-    GroupBody, PreviewBody,
+    GroupBody, PreviewBody, TenantPatch,
 )  # fmt: skip

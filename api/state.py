@@ -41,7 +41,9 @@ from infra.database.executions import History
 from infra.database.feed import Feed
 from infra.database.groups import GroupIndex
 from infra.database.idempotency import IdempotencyKeys
+from infra.database.incidents import IncidentLog
 from infra.database.jobs import JobIndex
+from infra.database.tenants import Tenants
 from infra.settings import Settings
 from infra.temporal.errors import SetupError
 
@@ -72,6 +74,8 @@ class AppState:
         self.index = JobIndex(self.database)
         self.history = History(self.database)
         self.streams = Streams(Feed(self.database), clock, per_tenant=settings.max_event_streams)
+        self.tenants = Tenants(self.database)
+        self.incidents = IncidentLog(self.database)
         self.audit_log = AuditLog(self.database)
         self.audit = Audit(self.audit_log, clock, random_name)
         self.refs = Refs(self.index)

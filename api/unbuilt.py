@@ -11,7 +11,6 @@ from typing import Any
 
 from api.invalid import escape
 from api.problems import FieldError, Kind, ProblemError
-from workflows.contracts.definition import Alerts
 
 _TARGETS = ("queue", "container", "workflow", "activity")
 
@@ -35,15 +34,17 @@ def _unbuilt(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
                     f"/target/headers/{escape(name)}",
                     "Named secrets are not available yet; give the header's value as a text.",
                 )
-    if document.get("pause_after") is not None:
-        yield "/pause_after", "Pausing after failures is not available yet; leave it out."
-    yield from _alerts(document.get("alerts"))
 
 
-def _alerts(value: Any) -> Iterator[tuple[str, str]]:
-    if not isinstance(value, dict):
-        return
-    defaults = Alerts().model_dump(mode="json")
-    for name in defaults:
-        if name in value and value[name] != defaults[name]:
-            yield f"/alerts/{name}", "Alerts are not available yet; leave it out."
+_SETTINGS = ("signing_secrets", "default_timezone", "default_spread", "revoked_tokens")
+
+
+def refuse_unbuilt_settings(document: dict[str, Any]) -> None:
+    """Of a tenant. Raises one 422 that names every setting of a kind that is not built yet."""
+    found = [
+        FieldError(pointer=f"/{name}", detail=f"The setting `{name}` is not available yet; leave it out.")
+        for name in _SETTINGS
+        if name in document
+    ]
+    if found:
+        raise ProblemError(Kind.NOT_BUILT, f"`{found[0].pointer}`: {found[0].detail}", errors=found)

@@ -39,6 +39,7 @@ from infra.telemetry import Telemetry
 from infra.temporal.client import connect_when_ready, make_runtime
 from infra.temporal.clock import clock_offset
 from infra.temporal.errors import SetupError
+from workers.clock_watch import ClockWatch
 from workers.queues import make_workers
 from workflows.contracts.planning import TenantHints
 from workflows.domain.zones import tzdata_version
@@ -117,6 +118,8 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
     )
     serving = [asyncio.create_task(worker.run()) for worker in workers]
     watching = asyncio.create_task(_watch(recorder, telemetry))
+    clock_watch = ClockWatch(offset, socket.gethostname(), tell=partial(tell, client), now=clock.now)
+    watching_clock = asyncio.create_task(clock_watch.run())
     stopping = asyncio.create_task(stop.wait())
     try:
         done, _ = await asyncio.wait({stopping, *serving}, return_when=asyncio.FIRST_COMPLETED)
@@ -133,6 +136,7 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
         stopping.cancel()
         migration.cancel()
         watching.cancel()
+        watching_clock.cancel()
         await recorder.close(RECORDS_AT_END)
         await sender.close()
         await database.close()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from temporalio import workflow
 
@@ -16,6 +16,9 @@ with workflow.unsafe.imports_passed_through():
     from workflows.contracts.base import rfc3339
     from workflows.contracts.job import JobState
     from workflows.domain import incidents
+
+
+SLEEP_AT_MOST = timedelta(days=30)
 
 
 class Watched(Attempting):
@@ -50,6 +53,6 @@ class Watched(Attempting):
         with suppress(TimeoutError):
             await workflow.wait_condition(
                 moved,
-                timeout=deadline - workflow.now(),
+                timeout=min(deadline - workflow.now(), SLEEP_AT_MOST),
                 timeout_summary=f"no success until {rfc3339(deadline)}",
             )

@@ -89,7 +89,7 @@ async def test_each_result_is_that_of_the_single_call(live: FastAPI) -> None:
         {"id": "Not An Id", "schedule": {"every": "PT1H"}, "target": TARGET},
         {"id": "zero", "schedule": {"every": 0}, "target": TARGET},
         {"id": "misspelt", "shedule": {"every": "PT1H"}, "target": TARGET},
-        {"id": "unbuilt", "schedule": {"every": "PT1H"}, "target": TARGET, "pause_after": 3},
+        {"id": "unbuilt", "schedule": {"every": "PT1H"}, "target": {"type": "queue"}},
         {"id": "private", "schedule": {"every": "PT1H"}, "target": {**TARGET, "url": "http://10.0.0.1/"}},
     ]
     moments = ("tenant", "created_at", "updated_at", "schedule", "pause")

@@ -46,7 +46,7 @@ CASES = {name + media: case for name, *case in requests() for media in [f"-{case
 @pytest.fixture
 async def tenant(live: FastAPI) -> tuple[str, httpx.AsyncClient]:
     name = f"examples-{next(_numbers)}"
-    return name, client_of(live, name)
+    return name, client_of(live, name, "jobs:read jobs:write tenant:write")
 
 
 async def accepted(api: httpx.AsyncClient, sink: Sink, path: str) -> str:

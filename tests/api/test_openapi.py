@@ -123,7 +123,7 @@ def test_the_lists_of_durations_and_instants_are_whole() -> None:
     assert instants == set(INSTANTS) - {"since", "until", "from", "scheduled_time"}
 
 
-@pytest.mark.parametrize("path", sorted({*DURATIONS} - {"schedule/in", "alerts/no_success_for"}))
+@pytest.mark.parametrize("path", sorted({*DURATIONS} - {"schedule/in"}))
 def test_a_number_of_seconds_is_a_duration(path: str) -> None:
     body: dict[str, Any] = {"schedule": {"every": "PT1H"}, "target": TARGET}
     holder = body

@@ -198,8 +198,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         job(timeout="P31D", max_duration="P30D", completion="callback"),
         "/timeout",
     ),
-    "pause_after": (job(pause_after=3), "/pause_after"),
-    "alerts": (job(alerts={"no_success_for": "P1D"}), "/alerts/no_success_for"),
+    "never a failure": (job(pause_after=0), "/pause_after"),
+    "no time without success": (job(alerts={"no_success_for": 0}), "/alerts/no_success_for"),
 }  # fmt: skip
 
 
@@ -238,7 +238,9 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "seconds as numbers": job(timeout=5, retry={"initial_interval": 0.5}),
     "awkward header values": aimed(headers={"X-Time": "1:2:3", "X-Empty": "", "X-Long": "v" * 1024}),
     "an answer's defaults": job(
-        alerts={"consecutive_skips": 3}, concurrency={"policy": "forbid", "group": None}
+        alerts={"consecutive_skips": 3, "consecutive_failures": 2, "no_success_for": "P1D"},
+        pause_after=3,
+        concurrency={"policy": "forbid", "group": None},
     ),
     "a list of expressions": scheduled(cron=["0 9 * * *", "30 17 * * fri"]),
     "a large number in a body": aimed(body={"n": 2**70}),

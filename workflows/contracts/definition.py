@@ -60,7 +60,7 @@ class Concurrency(Contract):
 class Alerts(Contract):
     """When an incident is opened, beside those that always are."""
 
-    no_success_for: Duration | None = None
+    no_success_for: Annotated[Duration, Field(ge=timedelta(seconds=1))] | None = None
     consecutive_skips: int | None = Field(default=3, ge=1)
     consecutive_failures: int | None = Field(default=None, ge=1)
 
