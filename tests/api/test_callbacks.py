@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
 
 from api.app import create_app
 from infra.callback_token import CallbackTokens
@@ -19,7 +21,9 @@ from tests.api.conftest import client_of, settings_in, started
 from tests.api.eventually import eventually
 from tests.api.sink import Sink
 from tests.api.tokens import SECRET
-from workflows.contracts.names import opaque_id
+from workflows.contracts.attempt import Overrun
+from workflows.contracts.incident import IncidentWord
+from workflows.contracts.names import incident_workflow_id, opaque_id
 
 pytestmark = pytest.mark.usefixtures("worker")
 
@@ -284,3 +288,41 @@ async def test_while_temporal_is_away_a_word_is_not_lost_by_repeating_it(
             assert (away.status_code, away.headers["retry-after"]) == (503, "1"), away.text
     assert (await run("complete")).status_code == 204
     await ended(api, run, "succeeded")
+
+
+async def test_an_overrun_is_told_at_a_heartbeat(
+    start: Any, target: httpx.AsyncClient, live_temporal: Client
+) -> None:
+    """Where no worker has the run any more, and once, whoever beats."""
+    run = await start("overruns")
+    claims = TOKENS.open(run.url.rpartition("/")[2])
+    now = datetime.now(UTC)
+    word = IncidentWord(
+        tenant="acme", kind="consecutive_skips", subject="overruns", job="overruns", open=True, at=now
+    )
+    incident = live_temporal.get_workflow_handle(incident_workflow_id("acme", word.kind, word.subject))
+    for at, told in ((now + timedelta(hours=1), False), (now, True), (now, True)):
+        token = TOKENS.seal(claims.model_copy(update={"overrun": Overrun(at=at, word=word)}))
+        assert (await target.post(f"/v1/callbacks/{token}/heartbeat")).status_code == 204
+        async with asyncio.timeout(20):
+            while told and not await exists(incident):
+                await asyncio.sleep(0.05)
+        assert await exists(incident) == told
+    words = [
+        event
+        async for event in incident.fetch_history_events()
+        if event.HasField("workflow_execution_signaled_event_attributes")
+    ]
+    assert len(words) == 1
+    assert (await run("complete")).status_code == 204
+    await incident.terminate("the test is over")
+
+
+async def exists(workflow: WorkflowHandle[Any, Any]) -> bool:
+    try:
+        await workflow.describe()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return False
+        raise
+    return True
