@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -63,6 +64,8 @@ class AttemptCall:
             ),
             summary=_summary(inp),
         )
+        self._begun = False
+        asyncio.get_running_loop().call_soon(self._begin)
 
     def stop(self, intent: Literal["if_held", "now"], reason: str) -> None:
         """Ask the holder to stop. Temporal delivers one bare cancel, so a later, stronger intent is
@@ -70,7 +73,14 @@ class AttemptCall:
         first = self.intent.intent == "none"
         if first or intent == "now":
             self.intent = StopIntent(intent=intent, reason=reason)
-        if first:
+        if first and self._begun:
+            self._handle.cancel()
+
+    def _begin(self) -> None:
+        """The activity's task has made its first step. A task that is cancelled before ends without one: the
+        activity would be scheduled and never cancelled, and its workflow would fail."""
+        self._begun = True
+        if self.is_stopped:
             self._handle.cancel()
 
     @property

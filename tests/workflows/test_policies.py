@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -197,3 +197,29 @@ async def test_allow_starts_the_next_beside_one_that_waits_for_its_retry(fleet: 
     assert arrivals[3].execution_id.endswith(":2")
     found = await seen(job, lambda found: found.status == "completed" and not found.beside)
     assert (found.stats.runs, found.stats.succeeded) == (4, 4)
+
+
+async def test_replace_gets_over_what_fell_due_while_nobody_worked(fleet: Fleet, sink: Sink) -> None:
+    """Several are due at once: each takes the place of the one before, which may not have begun to be
+    scheduled then, and the newest runs."""
+    slow = Slow(seconds=0.2)
+    name, now = fresh("behind"), datetime.now(UTC).replace(microsecond=0)
+    sink.answers[f"/{name}"] = slow.answer
+    job = await fleet.create(
+        name,
+        {
+            "schedule": {"every": EVERY.total_seconds(), "anchor": (now - 5 * EVERY).isoformat()},
+            "concurrency": {"policy": "replace"},
+            "target": {"url": sink.url(f"/{name}")},
+        },
+        cursor=now - 5 * EVERY,
+    )
+    async with asyncio.timeout(20):
+        while not any(due(one) > now for one in sink.at(f"/{name}")):
+            await asyncio.sleep(0.05)
+    rows = await stored(fleet, job, lambda rows: sum(row.count for row in rows) >= 5)
+    overdue = {row.scheduled_time: (row.outcome, row.reason) for row in rows if row.scheduled_time <= now}
+    assert sorted(overdue) == [now - EVERY * back for back in range(4, -1, -1)]
+    assert overdue[now][0] == "succeeded"
+    assert {outcome for outcome, _ in overdue.values()} <= {"replaced", "succeeded"}
+    assert slow.most == 1
