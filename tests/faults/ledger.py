@@ -135,16 +135,25 @@ def epoch(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def balance(accounts: Iterable[Account], groups: Iterable[Iterable[str]] = (), *,
-            side_by_side: Iterable[str] = ()) -> Balance:  # fmt: skip
+def balance(
+    accounts: Iterable[Account],
+    *,
+    groups: Iterable[Iterable[str]] = (),
+    side_by_side: Iterable[str] = (),
+    frozen: Sequence[tuple[float, float]] = (),
+) -> Balance:
     """Every account by itself. No two runs of a job may overlap, nor of two jobs of one of ``groups``;
-    the runs of a job of ``side_by_side`` may."""
+    the runs of a job of ``side_by_side`` may.
+
+    ``frozen``: from when until when a worker stood still. What is stopped then ends with its lease, and
+    the connection only when the worker goes on.
+    """
     found, by_job = Balance(), {account.job: account for account in accounts}
     for account in by_job.values():
         found.add(_single(account))
     alone = [{job} for job in by_job if job not in set(side_by_side)]
     for jobs in (*alone, *(set(group) for group in groups)):
-        found.add(_overlaps([by_job[job] for job in sorted(jobs)]))
+        found.add(_overlaps([by_job[job] for job in sorted(jobs)], frozen))
     return found
 
 
@@ -231,7 +240,7 @@ def _repeats(job: str, series: Sequence[Visit], found: Balance) -> None:
             found.retries += 1
 
 
-def _overlaps(accounts: Sequence[Account]) -> Balance:
+def _overlaps(accounts: Sequence[Account], frozen: Sequence[tuple[float, float]]) -> Balance:
     """Two runs at once. One that has been superseded, since its lease was lost, may go on unheard."""
     found = Balance()
     rows = {row.key: row for account in accounts for row in account.rows}
@@ -244,8 +253,11 @@ def _overlaps(accounts: Sequence[Account]) -> Balance:
         running = [one for one in running if one.over - slack[id(one)] > visit.start]
         for one in running:
             text = f"{one} beside {visit}"
-            if newest[one.execution_id] > one.delivery or _lease_lost(one, rows.get(one.key)):
+            row = rows.get(one.key)
+            if newest[one.execution_id] > one.delivery or _lease_lost(one, row):
                 found.named.append(f"lease of delivery {one.delivery} lost: {text}")
+            elif _stopped(row) and any(begin < visit.start < end for begin, end in frozen):
+                found.named.append(f"delivery {one.delivery} stopped while its worker stood still: {text}")
             else:
                 found.findings.append(Finding("overlap", visit.job, text))
         running.append(visit)
@@ -258,6 +270,10 @@ def _lease_lost(visit: Visit, row: Row | None) -> bool:
         return False
     later = any(a == visit.attempt and d > visit.delivery for a, d, _ in row.attempts)
     return later or row.reason == "leases_lost"
+
+
+def _stopped(row: Row | None) -> bool:
+    return row is not None and row.outcome in ("replaced", "cancelled")
 
 
 def _due(key: str) -> float | None:

@@ -21,75 +21,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
 from rich.console import Console
 from rich.table import Table
 
-from tests.faults.ledger import Balance, Finding
+from tests.faults.ledger import NOTICED_WITHIN, Balance, Finding
+from tests.faults.moods import KINDS, TIMEOUT, Mood
 from tests.faults.processes import LEASE, database_locked, frozen, pids, send
-from tests.faults.receiver import Caller, Receiver
+from tests.faults.receiver import Receiver
 from tests.faults.watched import Watched
 from tests.processes.conftest import Installation, installed
 
 DEATHS, TRUCE = 8, 25.0
 """After so many deaths of a part it is left alone for so many seconds: ``carillon up`` gives a child up
 that never lives for ten seconds, and that is no fault to test here."""
-TIMEOUT = 4
 HEALED_WITHIN = 60.0
-SILLY = ("-1", "soon", "1", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 99 Oct 2026 07:28:00 GMT")
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Jobs of a round: how often, and how their target behaves."""
-
-    name: str
-    every: int
-    moody: bool
-    definition: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def may_overlap(self) -> bool:
-        return bool(self.definition.get("concurrency", {}).get("policy") == "allow")
-
-
-def grace(seconds: int) -> dict[str, Any]:
-    """A job that is always behind, as a moody one may be, gets over an outage by what it misses."""
-    return {"catch_up": {"grace": seconds}}
-
-
-KINDS = (
-    Kind("prompt", 1, False),
-    Kind("restless", 1, True, grace(3)),
-    Kind("moody", 2, True, grace(5)),
-    Kind("slow", 3, True, {"retry": {"initial_interval": 2, "max_attempts": 2}, **grace(10)}),
-    Kind("rare", 5, True, {"max_reaps": 1, "catch_up": {"policy": "all"}}),
-)
-
-
-class Mood:
-    """What a moody target does with a request, by chance. Worse while there is ``trouble``."""
-
-    def __init__(self, chance: random.Random) -> None:
-        self._chance = chance
-        self.trouble = False
-
-    async def __call__(self, caller: Caller) -> web.StreamResponse:
-        draw = self._chance.random() * (0.5 if self.trouble else 1.0)
-        if draw < 0.05:
-            return await caller.hang()
-        if draw < 0.10:
-            return await caller.drip()
-        if draw < 0.16:
-            await asyncio.sleep(self._chance.uniform(0, 0.5))
-            return caller.reset()
-        if draw < 0.22:
-            return caller.answer(500)
-        if draw < 0.26:
-            return caller.answer(429, retry_after=self._chance.choice(SILLY))
-        if draw < 0.60:
-            await asyncio.sleep(self._chance.uniform(0.1, 3))
-        return caller.answer()
 
 
 class Blows:
@@ -104,6 +49,7 @@ class Blows:
         }
         self._locked = asyncio.Lock()
         self.dealt: Counter[str] = Counter()
+        self.stood_still: list[tuple[float, float]] = []
 
     async def deal(self, seconds: float) -> None:
         """Returns when the last one has healed."""
@@ -147,8 +93,11 @@ class Blows:
         seconds = self._chance.uniform(least, most)
         if not found:
             return False
+        begun = time.time()
         async with frozen(self._chance.choice(sorted(found))):
             await asyncio.sleep(seconds)
+        if part == "worker":
+            self.stood_still.append((begun, time.time() + NOTICED_WITHIN))
         return True
 
     async def _lock(self) -> bool:
@@ -190,7 +139,7 @@ async def play(installation: Installation, receiver: Receiver, *, number: int, s
         if kind.moody:
             receiver.manners[job] = mood = Mood(random.Random(f"{seed}/{number}/{kind.name}"))
             moods.append(mood)
-        await watched.every(job, kind.every, 2, timeout=TIMEOUT, **kind.definition)
+        await watched.every(job, kind.every, 2, **{"timeout": TIMEOUT, **kind.definition})
     blows = Blows(installation, moods, chance)
     asking = asyncio.create_task(_ask_now_and_then(watched, number, random.Random(f"{seed}/{number}/asking")))
     await blows.deal(seconds)
@@ -203,7 +152,8 @@ async def play(installation: Installation, receiver: Receiver, *, number: int, s
     going = await asyncio.gather(*(watched.goes_on(job, began + HEALED_WITHIN) for job in jobs))
     stuck = [job for job, goes in zip(jobs, going, strict=True) if not goes]
     healed_after = time.monotonic() - began
-    found = await watched.settle(side_by_side=[f"{kind.name}-{number}" for kind in KINDS if kind.may_overlap])
+    beside = [f"{kind.name}-{number}" for kind in KINDS if kind.may_overlap]
+    found = await watched.settle(side_by_side=beside, frozen=blows.stood_still)
     found.findings += [Finding("stuck", job, f"not going {HEALED_WITHIN:.0f} s after all") for job in stuck]
     if not found.findings:
         await watched.delete()

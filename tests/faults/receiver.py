@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Self
 
+import aiohttp
 from aiohttp import web
 
 from tests.faults.ledger import Visit
@@ -18,9 +19,11 @@ OK = 200
 class Caller:
     """One request, for whoever decides what becomes of it."""
 
-    def __init__(self, request: web.Request, visit: Visit, number: int) -> None:
+    def __init__(self, receiver: Receiver, request: web.Request, visit: Visit, number: int) -> None:
         self.request = request
         self.visit = visit
+        self.accepted = False
+        self._receiver = receiver
         self.number = number
         """How many came to this job before it."""
 
@@ -57,9 +60,54 @@ class Caller:
         await asyncio.Event().wait()
         raise AssertionError
 
+    def accept(self, work: Callable[[Callback], Awaitable[None]]) -> web.Response:
+        """202, and ``work`` goes on afterwards, as a target of a callback job does it."""
+        self.accepted = True
+        self._receiver.keep(
+            work(Callback(self.request.headers["carillon-callback"], self.visit, self._receiver))
+        )
+        return web.Response(status=202)
+
     def _ended(self, status: int | None) -> None:
         if self.visit.end is None:
             self.visit.end, self.visit.status = time.time(), status
+
+
+class Callback:
+    """What a target that has answered 202 says afterwards."""
+
+    def __init__(self, url: str, visit: Visit, receiver: Receiver) -> None:
+        self._url, self._visit, self._receiver = url, visit, receiver
+
+    async def heartbeat(self) -> int:
+        return await self._say("heartbeat")
+
+    async def complete(self) -> int:
+        """The visit ends when it is said first; it succeeded if it was ever taken."""
+        self._visit.end = time.time()
+        status = await self._say("complete")
+        if status == 204:
+            self._visit.status = OK
+        return status
+
+    async def fail(self) -> int:
+        self._visit.end = time.time()
+        return await self._say("fail")
+
+    def fall_silent(self) -> None:
+        self._visit.end = time.time()
+
+    async def _say(self, what: str) -> int:
+        """Again until somebody answers who knows."""
+        async with asyncio.timeout(120):
+            while True:
+                try:
+                    async with self._receiver.client.post(f"{self._url}/{what}", json={}) as answer:
+                        if answer.status not in (429, 503):
+                            return answer.status
+                except (aiohttp.ClientError, TimeoutError):
+                    pass
+                await asyncio.sleep(0.2)
 
 
 Manner = Callable[[Caller], Awaitable[web.StreamResponse]]
@@ -79,8 +127,21 @@ class Receiver:
     port: int = 0
     _runner: web.AppRunner | None = None
     _moved: asyncio.Condition = field(default_factory=asyncio.Condition)
+    _client: aiohttp.ClientSession | None = None
+    _work: set[asyncio.Future[None]] = field(default_factory=set)
+
+    @property
+    def client(self) -> aiohttp.ClientSession:
+        assert self._client is not None
+        return self._client
+
+    def keep(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
 
     async def start(self) -> Self:
+        self._client = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
         app = web.Application()
         app.router.add_route("*", "/{job}", self._receive)
         self._runner = web.AppRunner(
@@ -92,6 +153,10 @@ class Receiver:
         return self
 
     async def stop(self) -> None:
+        for task in self._work:
+            task.cancel()
+        if self._client is not None:
+            await self._client.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -124,13 +189,13 @@ class Receiver:
             start=start,
             execution_id=headers["carillon-execution-id"],
         )
-        caller = Caller(request, visit, len(self.at(job)))
+        caller = Caller(self, request, visit, len(self.at(job)))
         self.visits.append(visit)
         await self._tell()
         try:
             return await self.manners.get(job, answer_ok)(caller)
         finally:
-            if visit.end is None:  # the client has gone
+            if visit.end is None and not caller.accepted:  # the client has gone
                 visit.end = time.time()
             await asyncio.shield(asyncio.ensure_future(self._tell()))
 

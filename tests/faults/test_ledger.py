@@ -149,6 +149,13 @@ def test_an_overlap_with_a_delivery_whose_lease_was_lost_is_named(second: Visit,
     assert name.startswith(f"lease of delivery 1 lost: {key(1)}:1 delivery 1")
 
 
+def test_a_run_that_was_stopped_while_its_worker_stood_still_is_named() -> None:
+    given = account([1, 2], [visit(1, lasts=9, status=None), visit(2)], [row(1, "replaced"), row(2)])
+    assert len(balance([given]).of_kind("overlap")) == 1
+    found = balance([given], frozen=[(ZERO + 1.5, ZERO + 9)])
+    assert (found.findings, len(found.named)) == ([], 1)
+
+
 def test_two_jobs_of_a_group_exclude_each_other_and_those_side_by_side_do_not() -> None:
     other = Account("k", [], [Visit("k", "acme/k:manual-1", 1, 1, ZERO + 1.2, ZERO + 2)], [])
     both = [account([1], [visit(1)], [row(1)]), other]

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from tests.faults.ledger import Balance, Visit
 from tests.faults.processes import LEASE, kill, pids, send, until_started
-from tests.faults.receiver import Caller, Receiver
+from tests.faults.receiver import Callback, Caller, Receiver
 from tests.faults.watched import Watched
 
 SHORT, LONG = 1.0, LEASE + 2.5
@@ -78,6 +78,10 @@ async def struck(watched: Watched, name: str, freeze: float | None) -> tuple[Blo
     for job in ("held", "flying", "answered"):
         assert await watched.until_ended(f"{job}-{name}") == "succeeded"
     return blow, await watched.settle()
+
+
+async def until(instant: float) -> None:
+    await asyncio.sleep(max(0.0, instant - time.time()))
 
 
 def sent(visits: list[Visit]) -> list[tuple[int, int]]:
@@ -180,3 +184,33 @@ async def test_a_rolling_restart_under_a_long_run_counts_no_reap(
     assert await watched.until_ended("long") == "succeeded"
     assert (await watched.settle()).findings == []
     assert sent(receiver.at("long")) == [(1, 1 + number) for number in range(RESTARTS + 1)]
+
+
+async def test_a_result_that_comes_together_with_the_occurrence_that_replaces_its_run(
+    watched: Watched, receiver: Receiver
+) -> None:
+    """The worker is away while a target reports its end and the next occurrence falls due, so the job
+    learns of both at once: the run succeeded, and the job goes on."""
+    [worker] = await until_started(watched.installation, "worker")
+    done = asyncio.Event()
+
+    async def report(callback: Callback) -> None:
+        await done.wait()
+        assert await callback.complete() == 204
+
+    async def accept(caller: Caller) -> web.StreamResponse:
+        return caller.accept(report)
+
+    receiver.manners["together"] = accept
+    policy = {"completion": "callback", "concurrency": {"policy": "replace"}, "heartbeat_timeout": 20}
+    anchor = await watched.every("together", 6, **policy)
+    await receiver.wait_for("together")
+    await until(anchor + 6 - 0.8)
+    send(worker, signal.SIGKILL)
+    await until(anchor + 6 + 0.2)
+    done.set()
+    await receiver.wait_for("together", 2)
+    found = await watched.settle()
+    assert found.findings == []
+    outcomes = {row.first: row.outcome for row in (await watched.account("together")).rows}
+    assert outcomes[anchor] == "succeeded"
