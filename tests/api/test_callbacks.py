@@ -175,6 +175,23 @@ async def test_a_failure_of_a_run_that_was_to_stop_is_not_tried_again(
     assert len(sink.at("/accept/stops")) == 1
 
 
+async def test_a_run_is_replaced_once_its_target_has_been_told(
+    api: httpx.AsyncClient, start: Any, sink: Sink
+) -> None:
+    """The next one is delivered as soon as the target knows, which is at its next heartbeat."""
+    run = await start("replaced", triggered=False, schedule={"every": 2}, concurrency={"policy": "replace"})
+    async with asyncio.timeout(20):
+        while (told := await run("heartbeat")).status_code == 204:
+            assert len(sink.at("/accept/replaced")) == 1
+            await asyncio.sleep(0.1)
+    assert (told.status_code, told.json()["outcome"]) == (410, "cancelled"), told.text
+    assert "replaced" in told.json()["detail"]
+    await sink.delivery("/accept/replaced", 2)
+    found = await ended(api, run, "replaced")
+    assert found["attempts"][0]["outcome"] == "cancelled"
+    assert (await api.delete("/v1/jobs/replaced?running=cancel")).status_code == 200
+
+
 async def test_an_attempt_is_timed_out_when_its_time_is_used_up(
     api: httpx.AsyncClient, start: Any, sink: Sink
 ) -> None:
