@@ -28,7 +28,7 @@ async def start_alone(client: Client, alone: JobState) -> None:
     if alone.run is None:
         return
     key = alone.run.occurrence.key
-    name = run_name(key, alone.run.first_attempt)
+    name = run_name(key, alone.run.first_attempt, alone.run.backfill)
     try:
         await client.start_workflow(
             RUN_WORKFLOW,

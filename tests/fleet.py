@@ -18,6 +18,7 @@ from temporalio.worker import Worker
 
 from activities.alert_urls import AlertUrls
 from activities.attempt import Attempts, Places, ReturnRate
+from activities.backfill import Backfills
 from activities.callback import Callbacks
 from activities.clock import Clock, ServerOffset, SystemClock
 from activities.fence import Fences
@@ -27,6 +28,7 @@ from activities.records import Records
 from activities.targets.http import HttpSender
 from activities.turnstile import Turnstile
 from infra.database.errors import DatabaseUnavailable
+from infra.database.executions import ToldOutcome
 from infra.settings import Settings
 from infra.telemetry import Telemetry
 from workers.queues import make_workers
@@ -70,6 +72,18 @@ class MemoryRecorder:
                 if kept is None or row.seq >= kept.seq:
                     rows[row.key] = row
         return rows
+
+    async def outcomes(
+        self, tenant: str, ref: str, first: datetime, last: datetime, *, succeeded: bool = False
+    ) -> list[ToldOutcome]:
+        """As the history tells it to a backfill."""
+        if self.away:
+            raise DatabaseUnavailable("away")
+        return [
+            ToldOutcome(row.key, row.outcome, row.seq)
+            for row in self.executions(ref).values()
+            if first <= row.scheduled_time <= last and row.trigger != "manual"
+        ]
 
 
 @dataclass
@@ -143,6 +157,7 @@ class Fleet:
             records=Records(self.recorder),
             identity="test-worker",
             incidents=self._incident_activities(self._sender),
+            backfills=Backfills(self.recorder),
         )
         self._running = [asyncio.create_task(worker.run()) for worker in self._workers]
         return self
@@ -154,13 +169,17 @@ class Fleet:
         urls = AlertUrls(alert_url, self.settings.alert_url or None, self.clock.elapsed)
         return Incidents(sender, self.incidents, urls, Telemetry().incident_told)
 
-    async def stop(self, grace: timedelta = timedelta(0)) -> None:
+    async def stop_workers(self, grace: timedelta = timedelta(0)) -> None:
+        """Its jobs go on as soon as it is started again."""
         shutdowns = [asyncio.create_task(worker.shutdown()) for worker in self._workers]
         if self.attempts is not None:
             await self.attempts.stop(grace)
         await asyncio.gather(*shutdowns, *self._running)
         if self._sender is not None:
             await self._sender.close()
+
+    async def stop(self, grace: timedelta = timedelta(0)) -> None:
+        await self.stop_workers(grace)
         for job in self.jobs:
             with suppress(RPCError):
                 await job.terminate("the test is over")

@@ -16,6 +16,7 @@ from temporalio.service import RPCError
 
 from activities.alert_urls import AlertUrls
 from activities.attempt import Attempts, Places, ReturnRate
+from activities.backfill import Backfills
 from activities.bulk import Bulk, Pace
 from activities.callback import Callbacks
 from activities.clock import ServerOffset, SystemClock
@@ -30,6 +31,7 @@ from infra.database.audit import AuditLog
 from infra.database.dead_letters import DeadLetters
 from infra.database.engine import Database
 from infra.database.errors import DatabaseError
+from infra.database.executions import History
 from infra.database.incidents import IncidentLog
 from infra.database.jobs import JobIndex
 from infra.database.tenants import Tenants
@@ -114,6 +116,7 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
             pace=Pace(settings.bulk_rate),
             now=clock.now,
         ),
+        backfills=Backfills(History(database)),
         incidents=_incidents(settings, sender, database, clock, telemetry),
     )
     serving = [asyncio.create_task(worker.run()) for worker in workers]

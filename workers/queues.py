@@ -14,6 +14,7 @@ from temporalio.worker import Worker, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from activities.attempt import Attempts
+from activities.backfill import Backfills
 from activities.bulk import Bulk
 from activities.dead_letters import Letters
 from activities.errands import Errands
@@ -65,11 +66,13 @@ def make_workers(
     bulk: Bulk | None = None,
     incidents: Incidents | None = None,
     letters: Letters | None = None,
+    backfills: Backfills | None = None,
 ) -> tuple[Worker, Worker]:
     """The worker of workflows and held attempts, and the worker of attempts due now.
 
     Without ``bulk`` the actions on many jobs wait for a worker that has it, without ``incidents`` the
-    messages on incidents; without ``letters`` dead letters are not listed.
+    messages on incidents; without ``letters`` dead letters are not listed, and without
+    ``backfills`` backfills wait as well.
     """
     grace = settings.worker_grace + SHUTDOWN_MARGIN
     starting = Starting(client)
@@ -89,6 +92,7 @@ def make_workers(
             groups.ask,
             groups.ask_holders,
             *(bulk.activities if bulk is not None else ()),
+            *((backfills.page,) if backfills is not None else ()),
             *(incidents.activities if incidents is not None else ()),
         ],
         workflow_runner=workflow_runner(),

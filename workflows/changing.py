@@ -32,7 +32,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from workflows.contracts.records import Pause
     from workflows.domain import details, job_changes, job_records
-    from workflows.domain.active import is_planned
+    from workflows.domain.active import obeys_pause
     from workflows.domain.waiting import waiting_rows
     from workflows.watched import Watched
 
@@ -205,7 +205,7 @@ class Changing(Watched):
                 stop = StopIntent(intent=intent, reason=reason)
                 job_changes.stop_waiting(self.state, run, stop, workflow.now())
             return JobChanged(view=self.view(), in_flight=aside)
-        if reason == "paused" and not is_planned(call.inp.occurrence.trigger):
+        if reason == "paused" and not obeys_pause(call.inp.occurrence.trigger):
             return JobChanged(view=self.view(), in_flight=aside)  # a paused job can be triggered
         call.stop(intent, reason)
         accepted = self.view()

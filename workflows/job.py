@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
+    from workflows.backfilling import Backfilling
     from workflows.contracts import names
     from workflows.contracts.job import JobState
     from workflows.contracts.planning import PlannedOccurrence
@@ -26,7 +27,6 @@ with workflow.unsafe.imports_passed_through():
         overlap,
     )
     from workflows.domain.gate import Decision
-    from workflows.planned import Planned
     from workflows.requested import ASK_AFTER_BESIDE
 
 LOOP_TIMEOUT = timedelta(minutes=10)
@@ -35,7 +35,7 @@ PLAN_AGAIN = timedelta(seconds=30)
 
 
 @workflow.defn(name=names.JOB_WORKFLOW)
-class JobWorkflow(Planned):
+class JobWorkflow(Backfilling):
     @workflow.init
     def __init__(self, state: JobState) -> None:
         super().__init__(state)
@@ -74,6 +74,8 @@ class JobWorkflow(Planned):
             await self._take_requested()
         elif state.pause is not None:
             await self._rest_paused(state.pause.until)
+        elif self._take_backfill():
+            return
         elif state.plan_exhausted and not state.plan:
             await self._rest_completed()
         elif job_state.clock_was_set_back(state, workflow.now()):

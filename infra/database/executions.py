@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -30,6 +30,14 @@ class StoredExecution:
     job: str
     row: ExecutionRow
     attempts: tuple[AttemptRow, ...]
+
+
+class ToldOutcome(NamedTuple):
+    """The outcome of one execution, and the ``seq`` of the word that says so."""
+
+    key: str
+    outcome: Outcome
+    seq: int
 
 
 class History:
@@ -108,6 +116,28 @@ class History:
         )
         found = await self._database.read(lambda connection: connection.execute(query).scalar_one_or_none())
         return 0 if found is None else rerun_number(found)
+
+    async def outcomes(
+        self, tenant: str, ref: str, first: datetime, last: datetime, *, succeeded: bool = False
+    ) -> list[ToldOutcome]:
+        """What became of a job's occurrences scheduled in ``[first, last]``, whatever ran them.
+
+        ``succeeded``: successes only. Manual runs are left out: theirs is no occurrence of the schedule.
+        """
+        query = sa.select(executions.c.key, executions.c.outcome, executions.c.seq).where(
+            executions.c.tenant == clean(tenant),
+            executions.c.ref == clean(ref),
+            executions.c.scheduled_time >= first,
+            executions.c.scheduled_time <= last,
+            executions.c.trigger != "manual",
+        )
+        if succeeded:
+            query = query.where(executions.c.outcome == "succeeded")
+
+        def work(connection: sa.Connection) -> list[ToldOutcome]:
+            return [ToldOutcome(row.key, row.outcome, row.seq) for row in connection.execute(query)]
+
+        return await self._database.read(work)
 
     async def forget(self, tenant: str, before: datetime, limit: int = 1000) -> int:
         """Remove up to ``limit`` executions scheduled before this instant, with their attempts; how many."""

@@ -16,6 +16,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 
 import workers.queues
 import workflows.attempting
+import workflows.backfilling
 import workflows.changing
 import workflows.dead_letter
 import workflows.group
@@ -27,6 +28,7 @@ from tests.fleet import TENANT, Fleet, actor, view
 from tests.sink import Arrival, Sink
 from workflows.contracts import names
 from workflows.contracts.attempt import OwnBody
+from workflows.contracts.backfill import BackfillAccepted, BackfillRequest, CancelBackfill, Only
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.job import (
     DeleteRequest,
@@ -80,6 +82,26 @@ async def trigger(job: Job, request: str = "now", **body: Any) -> Triggered:
 async def delete(job: Job, *, cancel: bool = False) -> JobChanged:
     request = DeleteRequest(running="cancel" if cancel else "finish", actor=actor())
     changed: JobChanged = await job.execute_update(names.UPDATE_DELETE, request, result_type=JobChanged)
+    return changed
+
+
+async def backfill(job: Job, from_: datetime, to: datetime, *, total: int = 0, operation: str = "",
+                   only: Only = "missing", max_concurrent: int = 1) -> BackfillAccepted:  # fmt: skip
+    who = actor().model_copy(update={"operation": operation})
+    request = BackfillRequest(
+        from_=from_, to=to, only=only, max_concurrent=max_concurrent, total=total, actor=who
+    )
+    accepted: BackfillAccepted = await job.execute_update(
+        names.UPDATE_BACKFILL, request, result_type=BackfillAccepted
+    )
+    return accepted
+
+
+async def cancel_backfill(job: Job, number: int = 1) -> JobChanged:
+    request = CancelBackfill(number=number, actor=actor())
+    changed: JobChanged = await job.execute_update(
+        names.UPDATE_CANCEL_BACKFILL, request, result_type=JobChanged
+    )
     return changed
 
 
@@ -157,6 +179,7 @@ def answers(sink: Sink, path: str, *statuses: int) -> None:
 
 _MODULES = (
     workflows.attempting,
+    workflows.backfilling,
     workflows.changing,
     workflows.dead_letter,
     workflows.group,

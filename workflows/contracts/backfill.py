@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Literal
 
 from pydantic import ConfigDict, Field
@@ -16,8 +17,29 @@ BACKFILLS_KEPT = 20
 PAGE = 50
 COUNT_MAX = 100_000
 """Occurrences one backfill may have."""
+HISTORY_KEPT = timedelta(days=30)
+"""How far back the history tells what has succeeded."""
 
 Only = Literal["missing", "all"]
+
+
+class Timing(Contract):
+    """What of a definition decides when it runs. ``schedule`` is a resolved one."""
+
+    schedule: Schedule
+    spread: Duration | None = None
+    starts_at: Instant | None = None
+    ends_at: Instant | None = None
+    except_: list[ExceptWindow] = []
+
+
+class Paged(Contract):
+    """An occurrence that waits for its turn."""
+
+    at: Instant
+    """Its nominal instant."""
+    attempt: int = 1
+    """The attempt to begin with: execution ids of earlier ones are never used again."""
 
 
 class Backfill(Contract):
@@ -33,11 +55,19 @@ class Backfill(Contract):
     max_concurrent: int = 1
     by: str = ""
     at: Instant
+    operation: str = ""
+    """The call that asked for it."""
+    timing: Timing | None = None
+    """Set once an edit has changed it: what it was when the backfill was accepted."""
     cursor: Instant
     """Occurrences before this nominal instant are paged already."""
-    page: list[Instant] = []
-    """Nominal instants that wait for their turn, ascending."""
+    asked: bool = False
+    """``cursor`` is an occurrence, and not just the beginning of the range."""
+    page: list[Paged] = []
+    """Occurrences that wait for their turn, ascending."""
     all_paged: bool = False
+    begun_until: Instant | None = None
+    """The last occurrence that was begun: one that was put back is not counted twice."""
     total: int
     """Occurrences to run, as counted when it was accepted."""
     started: int = 0
@@ -45,6 +75,8 @@ class Backfill(Contract):
     dead_lettered: int = 0
     cancelled: int = 0
     status: Literal["running", "done", "cancelled"] = "running"
+    reason: str | None = None
+    """Why it was cancelled."""
     ended_at: Instant | None = None
     turned_at: int = 0
     """The job's turn at which a slice of it ran last."""
@@ -60,30 +92,33 @@ class BackfillRequest(Contract):
     actor: Actor
 
 
+class BackfillAccepted(Contract):
+    backfill: Backfill
+    revision: int
+
+
 class CancelBackfill(Contract):
     number: int
     actor: Actor
 
 
 class PageAsked(Contract):
-    """Which occurrences of ``[after, to)`` are to be run next. ``schedule`` is a resolved one."""
+    """Which occurrences of ``[from_, to)`` are to be run next."""
 
     tenant: str
     job: str
     ref: str
-    schedule: Schedule
-    spread: Duration | None = None
-    starts_at: Instant | None = None
-    ends_at: Instant | None = None
-    except_: list[ExceptWindow] = []
+    timing: Timing
     from_: Instant
     to: Instant
+    settled: Instant
+    """The job's cursor: what lies behind it is the loop's own matter still."""
     only: Only
     limit: int = PAGE
 
 
 class BackfillPage(Contract):
-    instants: list[Instant]
+    occurrences: list[Paged]
     cursor: Instant
-    """Where the next page begins."""
+    """The occurrence with which the next page begins; one that is not settled yet has to wait."""
     last: bool

@@ -112,9 +112,12 @@ def run_workflow_id(tenant: str, ref: str, name: str) -> str:
     return f"run/{tenant}/{ref}/{name}"
 
 
-def run_name(key: str, first_attempt: int = 1) -> str:
-    """What names a run among those of its job; a redrive's own, for its key has run before."""
-    return suffix_of(key) if first_attempt == 1 else f"{suffix_of(key)}/{first_attempt}"
+def run_name(key: str, first_attempt: int = 1, backfill: int | None = None) -> str:
+    """What names a run among those of its job; a redrive's or backfill's own, for its key has run before."""
+    suffix = suffix_of(key)
+    if backfill is not None and key == occurrence_key(key):
+        suffix = backfill_key(suffix, backfill)
+    return suffix if first_attempt == 1 else f"{suffix}/{first_attempt}"
 
 
 def first_attempt_of(name: str) -> int:
@@ -150,6 +153,16 @@ def rerun_number(key: str) -> int:
     """Which rerun a key names; 0: it is none."""
     found = re.search(r"\+r([1-9][0-9]*)$", key)
     return int(found.group(1)) if found else 0
+
+
+def backfill_key(key: str, number: int) -> str:
+    """The key under which a backfill of all occurrences runs one, so that no target drops it."""
+    return f"{key}+b{number}"
+
+
+def occurrence_key(key: str) -> str:
+    """The occurrence's own key, of a rerun's or a backfill's too."""
+    return re.sub(r"(\+[br][1-9][0-9]*)+$", "", key)
 
 
 def group_workflow_id(tenant: str, group: str) -> str:

@@ -30,6 +30,12 @@ def sequence(attempt: int, delivery: int, phase: int) -> int:
     return attempt * 10_000 + min(delivery, 999) * 10 + phase
 
 
+def attempt_after(seq: int) -> int:
+    """The first attempt that was not sent, as far as a row with this ``seq`` knows."""
+    attempt, rest = divmod(seq, 10_000)
+    return max(attempt + (rest >= 10), 1)
+
+
 class ExecutionRow(Contract):
     """One occurrence with all its attempts, or a stretch of occurrences that did not run."""
 

@@ -14,6 +14,11 @@ def is_planned(trigger: Trigger) -> bool:
     return trigger in ("schedule", "catch_up")
 
 
+def obeys_pause(trigger: Trigger) -> bool:
+    """Not a run that somebody asked for by itself: a paused job can be triggered."""
+    return is_planned(trigger) or trigger == "backfill"
+
+
 def is_unserved(run: RunState) -> bool:
     """No request of this execution can have reached the target (since it was redriven)."""
     return run.attempt == run.first_attempt and run.started_at is None and run.deliveries == 0

@@ -8,6 +8,7 @@ from workflows.contracts.base import rfc3339
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.job import JobState, JobView
 from workflows.contracts.records import ExecutionRow, Outcome
+from workflows.domain import backfill
 from workflows.domain.waiting import waiting_rows
 
 Status = Literal["active", "paused", "completed", "deleted"]
@@ -74,7 +75,7 @@ def view(state: JobState, *, calling: bool) -> JobView:
         skips=state.skips,
         beside=state.beside,
         waiting=waiting_rows(state),
-        backfills=state.backfills,
+        backfills=[backfill.shown(one) for one in state.backfills],
         reruns=state.reruns,
     )
 

@@ -22,6 +22,7 @@ from workflows.contracts.job import (
 from workflows.contracts.planning import PlannedOccurrence
 from workflows.contracts.records import FINAL_PHASE, ExecutionRow, JobProgress, Record, sequence
 from workflows.domain import (
+    backfill,
     details,
     errands,
     history,
@@ -45,9 +46,11 @@ def remember_request(state: JobState, manual: ManualRun) -> None:
 
 def ended_beside(state: JobState, end: RunEnded) -> None:
     """A run beside the loop has ended: count it, once."""
-    if all(known.key != end.last_run.key for known in state.beside):
+    row = next((known for known in state.beside if known.key == end.last_run.key), None)
+    if row is None:
         return
     state.beside = [known for known in state.beside if known.key != end.last_run.key]
+    backfill.ended(state, row.backfill, end.last_run.outcome, end.ended_at)
     letters.after_beside(state, end)
     state.stats = stats.after_run(state.stats, end.last_run.outcome, end.ended_at)
     state.last_run = end.last_run
@@ -119,6 +122,7 @@ def _settle_aside(state: JobState, aside: JobState, run: RunState, reason: str, 
 def delete(state: JobState, now: datetime) -> None:
     """Nothing begins any more; what has been accepted and not begun is recorded as cancelled."""
     state.deleted = True
+    backfill.cancel_all(state, "deleted", now)
     for row in waiting_rows(state):
         cancel_waiting(state, row.key, now, "deleted")
 
@@ -132,6 +136,7 @@ def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: b
     run = state.run
     moves = details.timing(definition) != details.timing(state.definition)
     if moves:
+        backfill.keep_timing(state)
         alive = run.occurrence.scheduled_time if run is not None and calling else None
         past = [one for one in state.plan if one.scheduled_time <= at and one.scheduled_time != alive]
         if past:
@@ -177,7 +182,7 @@ def stop_waiting(state: JobState, run: RunState, stop: StopIntent, now: datetime
         state.run = None
     elif state.deleted:
         cancel_waiting(state, run.occurrence.key, now, "deleted")
-    elif is_planned(run.occurrence.trigger):
+    elif is_planned(run.occurrence.trigger) or run.backfill is not None:
         job_sources.put_back(state, run, now)
 
 
@@ -200,6 +205,7 @@ def lost_beside(state: JobState, row: BesideRun, now: datetime) -> None:
     if row not in state.beside:
         return
     state.beside = [known for known in state.beside if known.key != row.key]
+    backfill.ended(state, row.backfill, "cancelled", now)
     used = names.first_attempt_of(row.name) + state.definition.retry.max_attempts - 1
     seq = sequence(used, 999, FINAL_PHASE)  # later than any word of a run that did not tell how far it came
     ended = row.model_copy(

@@ -10,9 +10,10 @@ from typing import Any
 
 from workflows.contracts import names
 from workflows.contracts.attempt import Occurrence
+from workflows.contracts.backfill import Paged
 from workflows.contracts.job import SERVED_KEPT, BesideRun, JobState, ManualRun, QueuedRun, RunState
 from workflows.contracts.planning import PlannedOccurrence, Stretch
-from workflows.domain import job_records
+from workflows.domain import backfill, job_records
 from workflows.domain.active import is_planned
 from workflows.domain.waiting import manual_occurrence
 
@@ -43,6 +44,12 @@ def begin_redrive(state: JobState, queued: QueuedRun) -> RunState:
         story=queued.story,
         forced=queued.forced,
     )
+
+
+def begin_backfill(state: JobState, key: str, entry: Paged, number: int, now: datetime) -> RunState:
+    """Take an occurrence of the past; it is due now, and was never on time."""
+    occurrence = Occurrence(key=key, trigger="backfill", scheduled_time=entry.at, fires_at=now)
+    return _begin(state, occurrence, attempt=entry.attempt, first_attempt=entry.attempt, backfill=number)
 
 
 def _begin(state: JobState, occurrence: Occurrence, **fields: Any) -> RunState:
@@ -80,6 +87,8 @@ def put_back(state: JobState, run: RunState, now: datetime) -> None:
             forced=run.forced,
         )
         state.redrives.insert(0, queued)
+    elif run.backfill is not None:
+        backfill.put_back(state, run)
     elif is_passed(state, run):
         leave_out(state, run, "edited", now)
 
@@ -153,6 +162,6 @@ def beside_row(state: JobState, run: RunState) -> BesideRun:
         seq=0,
         revision=state.revision,
         forced=run.forced,
-        name=names.run_name(run.occurrence.key, run.first_attempt),
+        name=names.run_name(run.occurrence.key, run.first_attempt, run.backfill),
         backfill=run.backfill,
     )

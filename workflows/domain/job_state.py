@@ -11,7 +11,7 @@ from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDe
 from workflows.contracts.job import JobState, RunState, StopIntent
 from workflows.contracts.planning import Plan, PlanInput
 from workflows.contracts.records import AttemptOutcome, ExecutionRow, Outcome, Record
-from workflows.domain import backlog, history, incidents, job_records, letters, overlap, stats
+from workflows.domain import backfill, backlog, history, incidents, job_records, letters, overlap, stats
 from workflows.domain.active import is_planned, is_unserved, of_loop
 from workflows.domain.job_sources import is_passed, leave_out, mark_served, put_back
 
@@ -259,6 +259,9 @@ def settle(state: JobState, run: RunState, inp: AttemptInput, outcome: Outcome, 
 def finished(state: JobState, run: RunState, outcome: Outcome, reason: str | None, ended_at: datetime,
              row: ExecutionRow | None) -> None:  # fmt: skip
     state.run = None
+    if run.started_at is not None:
+        state.last_run_ms = max((ended_at - run.started_at) // timedelta(milliseconds=1), 0)
+    backfill.ended(state, run.backfill, outcome, ended_at)
     if outcome not in ("cancelled", "replaced") or not is_unserved(run):
         state.stats = stats.after_run(state.stats, outcome, ended_at)
     if row is not None:

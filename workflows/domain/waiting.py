@@ -36,3 +36,10 @@ def waiting_rows(state: JobState) -> list[ExecutionRow]:
         )
         for occurrence in occurrences
     ]
+
+
+def alive_keys(state: JobState) -> set[str]:
+    """Keys of all executions that are alive: waiting, in the loop, or beside it."""
+    run = state.run
+    in_loop = () if run is None else (run.occurrence.key,)
+    return {*(row.key for row in (*waiting_rows(state), *state.beside)), *in_loop}

@@ -1,0 +1,363 @@
+"""Backfills as pure rules: whose turn it is, what is begun, counted, put back, kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.workflows.domain.states import NOON, at, begun, definition, report, state
+from workflows.contracts import names
+from workflows.contracts.actor import Actor
+from workflows.contracts.backfill import (
+    BACKFILLS_KEPT,
+    PAGE,
+    Backfill,
+    BackfillPage,
+    BackfillRequest,
+    Paged,
+)
+from workflows.contracts.job import BesideRun, JobState, RunState, StopIntent
+from workflows.contracts.records import AttemptRow, ExecutionRow, Outcome, Pause, Record, sequence
+from workflows.domain import backfill, job_changes, job_sources, job_state
+from workflows.domain.backfill import Told
+
+
+def accepted(job: JobState, *minutes: float, only: str = "missing", **fields: Any) -> Backfill:
+    """A backfill of the hour before noon, with a page of these minutes."""
+    request = BackfillRequest.model_validate(
+        {
+            "from": at(-60),
+            "to": at(0),
+            "only": only,
+            "total": len(minutes),
+            "actor": Actor(at=at(0)),
+            **fields,
+        }
+    )
+    one = backfill.accept(job, request, at(0))
+    one.page = [Paged(at=at(minute)) for minute in minutes]
+    one.all_paged, one.asked = True, True
+    return one
+
+
+def begin(job: JobState, one: Backfill, now: float = 0) -> RunState:
+    entry = backfill.take(job, one, at(now))
+    assert entry is not None
+    key = backfill.key_of(job, one, entry)
+    run = job_sources.begin_backfill(job, key, entry, one.number, at(now))
+    one.turned_at = job.turns
+    return run
+
+
+def end(job: JobState, outcome: str = "succeeded", now: float = 0) -> None:
+    """The run there is ends, half a minute after it has fired."""
+    assert job.run is not None
+    inp = job_state.attempt_input(job, job.run)
+    told = report(outcome, fired=now, ended=now + 0.5, retryable=False)
+    job_state.learn(job, job.run, inp, told)
+    job_state.ended(job, job.run, inp, told, told.ended_at)
+
+
+def own(minute: float) -> str:
+    return names.scheduled_key("acme", "report", at(minute))
+
+
+# -- turns -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("next_due", "last_run_ms", "turns", "its_turn"),
+    [
+        pytest.param(1, 0, 0, True, id="nothing-ran-yet"),
+        pytest.param(1, 59_999, 0, True, id="farther-off-than-the-last-run-took"),
+        pytest.param(1, 60_000, 0, False, id="as-near-as-the-last-run-took"),
+        pytest.param(0, 0, 0, False, id="due-now"),
+        pytest.param(-1, 100, 8, False, id="due-and-the-ninth-turn-of-others"),
+        pytest.param(-1, 100, 9, True, id="due-and-the-tenth-turn"),
+        pytest.param(None, 10**9, 0, True, id="nothing-follows"),
+    ],
+)
+def test_regular_occurrences_go_first_but_for_every_tenth_turn(
+    next_due: float | None, last_run_ms: int, turns: int, its_turn: bool
+) -> None:
+    plan = [] if next_due is None else [next_due]
+    job = state(plan, plan_exhausted=next_due is None, last_run_ms=last_run_ms)
+    one = accepted(job, -5)
+    job.turns += turns
+    assert backfill.turn(job, at(0)) == (one if its_turn else None)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"pause": Pause(since=at(0))}, id="paused"),
+        pytest.param({"deleted": True}, id="deleted"),
+        pytest.param({"plan": [], "plan_exhausted": False}, id="the-plan-is-not-known"),
+        pytest.param(
+            {"beside": [BesideRun(key="k", scheduled_time=at(0), fires_at=at(0), outcome="running", seq=0,
+                                  forced=False)]},
+            id="a-run-of-another-policy-is-left",
+        ),
+    ],
+)  # fmt: skip
+def test_no_slice_begins(change: dict[str, Any]) -> None:
+    job = state([5])
+    accepted(job, -5)
+    assert backfill.turn(job, at(0)) is not None
+    assert backfill.turn(job.model_copy(update=change), at(0)) is None
+
+
+def test_an_occurrence_that_is_to_be_skipped_is_in_nobodys_way() -> None:
+    job = state([0, 5], skips=[at(0)])
+    one = accepted(job, -5)
+    assert backfill.turn(job, at(0)) is one
+
+
+def test_backfills_take_turns() -> None:
+    job = state([50])
+    both = [accepted(job, -9, -8), accepted(job, -7, -6)]
+    begun_of = []
+    for _ in range(4):
+        one = backfill.turn(job, at(0))
+        assert one is not None
+        begun_of.append(begin(job, one).backfill)
+        end(job)
+    assert begun_of == [1, 2, 1, 2]
+    assert [one.status for one in both] == ["done", "done"]
+
+
+def test_what_is_due_when_a_backfill_goes_first_waits_by_our_own_doing() -> None:
+    job = state([-3, 0, 5])
+    backfill.give_due_its_time(job, at(0))
+    assert [(one.waited, one.not_after is None) for one in job.plan] == [
+        (False, False), (True, True), (False, False)
+    ]  # fmt: skip
+
+
+# -- what is begun ---------------------------------------------------------------------------------
+
+
+def test_keys_attempts_and_triggers() -> None:
+    job = state([50])
+    missing = accepted(job)
+    missing.page = [Paged(at=at(-9), attempt=6)]
+    run = begin(job, missing)
+    assert (run.occurrence.key, run.attempt, run.first_attempt) == (own(-9), 6, 6)
+    assert (run.occurrence.trigger, run.occurrence.scheduled_time, run.fires_at) == (
+        "backfill",
+        at(-9),
+        at(0),
+    )
+    assert job_state.attempt_input(job, run).not_after is None
+    end(job)
+    assert (job.scheduled_runs, job.cursor, job.stats.succeeded) == (0, at(0), 1)
+    everything = accepted(job, -9, only="all")
+    assert begin(job, everything).occurrence.key == own(-9) + "+b2"
+
+
+def test_a_run_beside_the_loop_has_a_workflow_of_its_own() -> None:
+    """That of the schedule's own run may have been there before, under the same key."""
+    job = state([50], definition=definition(concurrency={"policy": "allow"}))
+    for only, suffix in (("missing", "+b1"), ("all", "+b2")):
+        run = begin(job, accepted(job, -9, only=only))
+        assert job_sources.beside_row(job, run).name == names.suffix_of(own(-9)) + suffix
+        end(job)
+
+
+def test_an_execution_that_is_alive_under_its_own_key_is_not_started_a_second_time() -> None:
+    row = BesideRun(key=own(-9), scheduled_time=at(-9), fires_at=at(-9), outcome="running", seq=0)
+    job = state([50], beside=[row])
+    one = accepted(job, -9, -8)
+    assert begin(job, one).occurrence.key == own(-8)
+    end(job)
+    assert (one.status, one.started) == ("done", 1)
+
+
+# -- ends ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("outcome", "counted"),
+    [("succeeded", (1, 1, 0, 0)), ("failed", (1, 0, 1, 0)), ("cancelled", (1, 0, 0, 1))],
+)
+def test_an_end_is_counted_and_the_last_one_is_the_end(outcome: str, counted: tuple[int, ...]) -> None:
+    job = state([50])
+    one = accepted(job, -5)
+    begin(job, one)
+    assert (one.started, one.status) == (1, "running")
+    end(job, outcome)
+    assert (one.started, one.succeeded, one.dead_lettered, one.cancelled) == counted
+    assert (one.status, one.ended_at, job.last_run_ms) == ("done", at(0.5), 30_000)
+
+
+def test_a_run_that_was_put_back_is_started_once_in_all_and_in_its_place() -> None:
+    job = state([50])
+    one = accepted(job, -5, -4)
+    run = begin(job, one)
+    job_state.stopped_unfired(
+        job, run, job_state.attempt_input(job, run), StopIntent(intent="if_held", reason="paused"), at(0)
+    )
+    assert (job.run, [entry.at for entry in one.page], one.started) == (None, [at(-5), at(-4)], 1)
+    begin(job, one)
+    assert one.started == 1
+
+
+@pytest.mark.parametrize("calling", [False, True])
+def test_an_edit_puts_a_run_back_that_no_worker_has(calling: bool) -> None:
+    job = state([50])
+    one = accepted(job, -5)
+    begin(job, one)
+    job_changes.edit(job, definition(description="new"), at(0), calling=calling)
+    assert (job.run is None, bool(one.page)) == (not calling, not calling)
+
+
+def test_a_cancelled_backfill_takes_nothing_back() -> None:
+    job = state([50])
+    one = accepted(job, -5, -4)
+    run = begin(job, one)
+    backfill.cancel(job, one, "asked", at(1))
+    job_sources.put_back(job, run, at(1))
+    assert (one.status, one.page, one.cancelled, job.run) == ("cancelled", [], 1, None)
+    assert backfill.turn(job, at(1)) is None
+
+
+def test_a_run_beside_the_loop_counts_and_one_that_vanished_does_too() -> None:
+    row = BesideRun(
+        key=own(-5), scheduled_time=at(-5), fires_at=at(0), outcome="running", seq=0, backfill=1, forced=False
+    )
+    job = state([50], beside=[row])
+    one = accepted(job)
+    assert backfill.running(job, one) == 1
+    job_changes.lost_beside(job, row, at(1))
+    assert (one.cancelled, one.status) == (1, "done")
+
+
+@pytest.mark.parametrize(
+    ("active", "alive_of_it", "limit", "free"),
+    [
+        pytest.param(0, 0, 3, True, id="the-loop-one-more-and-a-place-for-the-schedule"),
+        pytest.param(1, 0, 3, False, id="the-last-place-is-the-schedules"),
+        pytest.param(0, 0, 2, False, id="a-limit-of-two"),
+        pytest.param(2, 2, 9, False, id="as-many-as-it-may-have"),
+        pytest.param(2, 0, 9, True, id="others-do-not-count-for-it"),
+    ],
+)
+def test_how_many_run_beside_the_loop(active: int, alive_of_it: int, limit: int, free: bool) -> None:
+    rows = [
+        BesideRun(key=f"k{n}", scheduled_time=at(-9), fires_at=at(0), outcome="running", seq=0, forced=False,
+                  backfill=1 if n < alive_of_it else None)
+        for n in range(active)
+    ]  # fmt: skip
+    job = state([1], beside=rows, definition=definition(concurrency={"policy": "allow", "limit": limit}))
+    one = accepted(job, -5, max_concurrent=2)
+    assert backfill.beside_turn(job) is None, "the loop takes the first"
+    begun(job)
+    assert backfill.beside_turn(job) == (one if free else None)
+
+
+def test_the_last_ended_ones_are_kept_behind_those_under_way() -> None:
+    job = state([50])
+    for _ in range(BACKFILLS_KEPT + 5):
+        backfill.cancel(job, accepted(job), "asked", at(0))
+    last = accepted(job, -5)
+    assert [one.number for one in job.backfills] == [last.number, *range(6, BACKFILLS_KEPT + 6)]
+    backfill.cancel_all(job, "deleted", at(0))
+    assert [one.number for one in job.backfills] == list(range(7, BACKFILLS_KEPT + 7))
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("waiting", "fields", "wanted"),
+    [
+        pytest.param(0, {"asked": False, "cursor": at(-60)}, True, id="never-asked"),
+        pytest.param(0, {"cursor": at(-1)}, True, id="more-is-settled"),
+        pytest.param(PAGE // 2, {"cursor": at(-1)}, True, id="in-time"),
+        pytest.param(PAGE // 2 + 1, {"cursor": at(-1)}, False, id="early-enough"),
+        pytest.param(0, {"cursor": at(1)}, False, id="the-loop-has-not-settled-it"),
+        pytest.param(0, {"all_paged": True, "cursor": at(-1)}, False, id="all-of-it"),
+        pytest.param(0, {"status": "done", "cursor": at(-1)}, False, id="ended"),
+    ],
+)
+def test_when_a_page_is_asked_for(waiting: int, fields: dict[str, Any], wanted: bool) -> None:
+    job = state([1], cursor=0)
+    one = accepted(job, *range(-waiting, 0))
+    one.all_paged = False
+    for name, value in fields.items():
+        setattr(one, name, value)
+    assert backfill.wants_page(job, one) is wanted
+
+
+def test_an_edit_of_the_timing_keeps_what_was_counted() -> None:
+    job = state([1])
+    one = accepted(job)
+    before = job.definition.schedule
+    job_changes.edit(job, definition(description="the same instants"), at(0), calling=False)
+    assert one.timing is None
+    for every in ("PT2M", "PT3M"):
+        later = definition(schedule={"every": every, "anchor": NOON.isoformat()})
+        job_changes.edit(job, later, at(0), calling=False)
+        assert backfill.page_asked(job, one).timing.schedule == before
+    assert backfill.shown(one).timing is None
+
+
+def written(minute: float, suffix: str, outcome: Outcome, attempt: int) -> Record:
+    key = own(minute) + suffix
+    seq = sequence(attempt, 1, 5)
+    return Record(
+        tenant="acme",
+        ref="report",
+        execution=ExecutionRow(key=key, scheduled_time=at(minute), fires_at=at(0), outcome=outcome, seq=seq),
+        attempt=AttemptRow(
+            attempt=attempt, delivery=1, execution_id=f"{key}:{attempt}", outcome="failed", seq=seq
+        ),
+    )
+
+
+def test_what_the_database_does_not_know_yet_counts() -> None:
+    """A success that waits to be written is no gap; attempts that were sent are not sent again."""
+    records = [
+        written(-9, "", "succeeded", 1), written(-8, "+r2", "succeeded", 4), written(-7, "", "retrying", 2),
+        written(-7, "", "dead_lettered", 3), written(-6, "+b1", "dead_lettered", 5),
+    ]  # fmt: skip
+    job = state([50], records=records)
+    told = backfill.unwritten(job)
+    assert told == {
+        own(-9): Told(True, 1), own(-8): Told(True, 0), own(-7): Told(False, 3), own(-6): Told(False, 0)
+    }  # fmt: skip
+    one = accepted(job)
+    one.all_paged = False
+    asked = backfill.page_asked(job, one)
+    page = BackfillPage(
+        occurrences=[Paged(at=at(minute), attempt=2) for minute in (-9, -8, -7, -6)],
+        cursor=at(-5),
+        last=False,
+    )
+    backfill.adopt(job, one.number, asked, page, told, at(0))
+    assert [(entry.at, entry.attempt) for entry in one.page] == [(at(-7), 4), (at(-6), 2)]
+    assert (one.cursor, one.all_paged) == (at(-5), False)
+    backfill.adopt(job, one.number, asked, page, told, at(0))
+    assert len(one.page) == 2, "a page that comes twice is taken once"
+
+
+def test_a_backfill_of_nothing_is_done_with_its_first_page() -> None:
+    job = state([50])
+    one = accepted(job)
+    one.all_paged = False
+    page = BackfillPage(occurrences=[], cursor=at(0), last=True)
+    backfill.adopt(job, one.number, backfill.page_asked(job, one), page, {}, at(1))
+    assert (one.status, one.ended_at) == ("done", at(1))
+
+
+def test_an_occurrence_that_falls_due_during_a_slice_waits_for_it() -> None:
+    job = state([1, 2])
+    begin(job, accepted(job, -5), now=0.9)
+    assert job.run is not None
+    inp = job_state.attempt_input(job, job.run)
+    told = report(fired=0.9, ended=1.4)
+    job_state.learn(job, job.run, inp, told)
+    job_state.ended(job, job.run, inp, told, told.ended_at)
+    assert [one.scheduled_time for one in job.plan] == [at(1), at(2)]
+    assert (job.stats.skipped, job.blocked_since) == (0, at(0.9))

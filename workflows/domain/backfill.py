@@ -1,0 +1,298 @@
+"""Backfills of a job: whose turn it is, what is begun, and what became of it (semantics.md).
+
+A backfill is a cursor over occurrences of the past. Pages of them come from an activity; here they are
+taken one by one, put back, counted. Regular occurrences go first. Time is an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from workflows.contracts import names
+from workflows.contracts.backfill import (
+    BACKFILLS_KEPT,
+    PAGE,
+    Backfill,
+    BackfillPage,
+    BackfillRequest,
+    PageAsked,
+    Paged,
+    Timing,
+)
+from workflows.contracts.definition import JobDefinition
+from workflows.contracts.job import JobState, RunState
+from workflows.contracts.records import Outcome
+from workflows.domain import active, gate
+from workflows.domain.gate import Decision
+from workflows.domain.waiting import alive_keys
+
+EVERY_TURNS = 10
+"""A backfill gets at least every tenth run of the loop, however busy its schedule is."""
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+# -- the life of a backfill ------------------------------------------------------------------------
+
+
+def accept(state: JobState, request: BackfillRequest, at: datetime) -> Backfill:
+    state.backfill_number += 1
+    one = Backfill(
+        number=state.backfill_number,
+        from_=request.from_,
+        to=request.to,
+        only=request.only,
+        max_concurrent=request.max_concurrent,
+        by=request.actor.by,
+        at=at,
+        operation=request.actor.operation,
+        cursor=request.from_,
+        total=request.total,
+        turned_at=state.turns,
+    )
+    state.backfills = [*opened(state), one, *_ended(state)]
+    return one
+
+
+def opened(state: JobState) -> list[Backfill]:
+    """Those under way, oldest first."""
+    return [one for one in state.backfills if one.status == "running"]
+
+
+def _ended(state: JobState) -> list[Backfill]:
+    return [one for one in state.backfills if one.status != "running"]
+
+
+def find(state: JobState, number: int | None) -> Backfill | None:
+    return next((one for one in state.backfills if one.number == number), None)
+
+
+def cancel(state: JobState, one: Backfill, reason: str, now: datetime) -> None:
+    """Nothing of it begins any more; what has begun is counted when it ends."""
+    if one.status == "running":
+        _end(state, one, "cancelled", reason, now)
+
+
+def cancel_all(state: JobState, reason: str, now: datetime) -> None:
+    for one in opened(state):
+        cancel(state, one, reason, now)
+
+
+def _end(state: JobState, one: Backfill, status: str, reason: str | None, now: datetime) -> None:
+    one.status = "done" if status == "done" else "cancelled"
+    one.reason, one.ended_at, one.page = reason, now, []
+    newest = sorted(_ended(state), key=lambda ended: ended.number)[-BACKFILLS_KEPT:]
+    state.backfills = [*opened(state), *newest]
+
+
+def _end_if_done(state: JobState, one: Backfill, now: datetime) -> None:
+    if one.status == "running" and one.all_paged and not one.page and running(state, one) == 0:
+        one.total = max(one.total, one.started)
+        _end(state, one, "done", None, now)
+
+
+def running(state: JobState, one: Backfill) -> int:
+    """Its executions that are alive."""
+    in_loop = state.run is not None and state.run.backfill == one.number
+    return in_loop + len([row for row in state.beside if row.backfill == one.number])
+
+
+def shown(one: Backfill) -> Backfill:
+    """What readers see: the counts, without what the loop needs."""
+    return one.model_copy(update={"page": [], "timing": None})
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+
+def timing_of(definition: JobDefinition) -> Timing:
+    return Timing(
+        schedule=definition.schedule,
+        spread=definition.spread,
+        starts_at=definition.starts_at,
+        ends_at=definition.ends_at,
+        except_=definition.except_,
+    )
+
+
+def keep_timing(state: JobState) -> None:
+    """An edit is about to change when the job runs: what was asked for is what was counted."""
+    for one in opened(state):
+        one.timing = one.timing or timing_of(state.definition)
+
+
+def wants_page(state: JobState, one: Backfill) -> bool:
+    """Early enough to have the next page when this one is used up; never beyond what is settled."""
+    if state.deleted or state.pause is not None or one.status != "running" or one.all_paged:
+        return False
+    return len(one.page) <= PAGE // 2 and (not one.asked or one.cursor <= state.cursor)
+
+
+def page_asked(state: JobState, one: Backfill) -> PageAsked:
+    return PageAsked(
+        tenant=state.tenant,
+        job=state.job,
+        ref=state.ref,
+        timing=one.timing or timing_of(state.definition),
+        from_=one.cursor,
+        to=one.to,
+        settled=state.cursor,
+        only=one.only,
+    )
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a record that waits for the database says of the occurrence with this key."""
+
+    succeeded: bool
+    attempts: int
+    """The highest that was sent."""
+
+    def joined(self, other: Told) -> Told:
+        return Told(self.succeeded or other.succeeded, max(self.attempts, other.attempts))
+
+
+_NOTHING = Told(succeeded=False, attempts=0)
+
+
+def unwritten(state: JobState) -> dict[str, Told]:
+    """What the database may not know yet, by the occurrence's own key.
+
+    Look before a page is asked for and after it has come: in between records may reach the database.
+    """
+    found: dict[str, Told] = {}
+    for record in state.records:
+        key = record.execution.key if record.execution is not None else None
+        if record.attempt is not None:
+            key = record.attempt.execution_id.rpartition(":")[0]
+        if key is None:
+            continue
+        own = names.occurrence_key(key)
+        succeeded = record.execution is not None and record.execution.outcome == "succeeded"
+        sent = record.attempt.attempt if record.attempt is not None and key == own else 0
+        found[own] = found.get(own, _NOTHING).joined(Told(succeeded, sent))
+    return found
+
+
+def adopt(state: JobState, number: int, asked: PageAsked, page: BackfillPage,
+          told: Mapping[str, Told], now: datetime) -> None:  # fmt: skip
+    """Take a page over, but for what has succeeded as far as ``told`` knows."""
+    one = find(state, number)
+    if one is None or one.status != "running" or one.cursor != asked.from_:
+        return
+    one.page = [*one.page, *_still_missing(state, one, page.occurrences, told)]
+    one.cursor, one.asked, one.all_paged = page.cursor, True, page.last
+    _end_if_done(state, one, now)
+
+
+def _still_missing(
+    state: JobState, one: Backfill, page: list[Paged], told: Mapping[str, Told]
+) -> list[Paged]:
+    if one.only == "all":
+        return page
+    missing = []
+    for entry in page:
+        known = told.get(names.scheduled_key(state.tenant, state.ref, entry.at), _NOTHING)
+        if not known.succeeded:
+            attempt = max(entry.attempt, known.attempts + 1)
+            missing.append(entry.model_copy(update={"attempt": attempt}))
+    return missing
+
+
+# -- turns -----------------------------------------------------------------------------------------
+
+
+def turn(state: JobState, now: datetime) -> Backfill | None:
+    """The backfill from which the loop takes its next run; None: the schedule goes first.
+
+    It does when its next occurrence is nearer than the last run took, but for every tenth run.
+    """
+    if state.deleted or state.pause is not None or (not state.plan and not state.plan_exhausted):
+        return None
+    waiting = [one for one in opened(state) if one.page]
+    if not waiting:
+        return None
+    if gate.admit(state.definition.concurrency, active.beside(state)) not in (Decision.RUN, Decision.BESIDE):
+        return None
+    due = next((one.fires_at for one in state.plan if one.scheduled_time not in state.skips), None)
+    last = max(one.turned_at for one in opened(state))
+    if due is None or due - now > state.last_run_ms * _MILLISECOND or state.turns - last >= EVERY_TURNS - 1:
+        return min(waiting, key=lambda one: (one.turned_at, one.number))
+    return None
+
+
+def beside_turn(state: JobState) -> Backfill | None:
+    """The backfill of which a run may start beside the one the loop has (policy ``allow``).
+
+    One place is left free for the schedule.
+    """
+    concurrency = state.definition.concurrency
+    if concurrency.policy != "allow" or state.deleted or state.pause is not None or state.run is None:
+        return None
+    if 1 + len(active.beside(state)) + 1 >= concurrency.limit:
+        return None
+    waiting = [one for one in opened(state) if one.page and running(state, one) < one.max_concurrent]
+    return min(waiting, key=lambda one: (running(state, one), one.number), default=None)
+
+
+def take(state: JobState, one: Backfill, now: datetime) -> Paged | None:
+    """The next occurrence to begin; None: none is left of this page.
+
+    One that is alive under its own key, as a redrive say, is not started a second time.
+    """
+    alive = alive_keys(state)
+    while one.page:
+        entry, *one.page = one.page
+        if key_of(state, one, entry) not in alive:
+            if one.begun_until is None or one.begun_until < entry.at:
+                one.started += 1
+                one.begun_until = entry.at
+            return entry
+    _end_if_done(state, one, now)
+    return None
+
+
+def key_of(state: JobState, one: Backfill, entry: Paged) -> str:
+    own = names.scheduled_key(state.tenant, state.ref, entry.at)
+    return own if one.only == "missing" else names.backfill_key(own, one.number)
+
+
+def give_due_its_time(state: JobState, now: datetime) -> None:
+    """A backfill is let in front of what is due: that waits by our own doing and is not late for it."""
+    state.plan = [
+        due.model_copy(update={"not_after": None, "waited": True})
+        if due.fires_at <= now and (due.not_after is None or due.not_after >= now)
+        else due
+        for due in state.plan
+    ]
+
+
+# -- what became of it -----------------------------------------------------------------------------
+
+
+def put_back(state: JobState, run: RunState) -> None:
+    """A run that was not served waits for another turn, unless its backfill is over."""
+    one = find(state, run.backfill)
+    if one is None:
+        return
+    if one.status != "running":
+        one.cancelled += 1
+        return
+    entry = Paged(at=run.occurrence.scheduled_time, attempt=run.attempt)
+    one.page = sorted([entry, *one.page], key=lambda waiting: waiting.at)
+
+
+def ended(state: JobState, number: int | None, outcome: Outcome, now: datetime) -> None:
+    """An execution of it has ended for good."""
+    one = find(state, number)
+    if one is None:
+        return
+    if outcome == "succeeded":
+        one.succeeded += 1
+    elif outcome == "dead_lettered":
+        one.dead_lettered += 1
+    else:
+        one.cancelled += 1
+    _end_if_done(state, one, now)
