@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 ANSWER_WITHIN_S = 7.4
 VIEW_WITHIN = timedelta(seconds=2)
 MEMBERS_SHOWN = 100
+GROUPS_MAX = 1_000
+"""Groups of a tenant that have a limit; those that only jobs name are bounded by the jobs."""
 
 
 class Answer(BaseModel):
@@ -108,7 +110,13 @@ class Groups:
         return await self._answer(tenant, stored, asked)
 
     async def limit(self, tenant: str, name: str, limit: int, actor: Actor) -> GroupAnswer:
-        """Set its limit; a group that is not there begins. Raises 503 without an answer in time."""
+        """Set its limit; a group that is not there begins. Raises 503 without an answer in time, 409 for
+        one group too many."""
+        if await self.index.get(tenant, name) is None and await self.index.limited(tenant) >= GROUPS_MAX:
+            raise ProblemError(
+                Kind.QUOTA_EXCEEDED,
+                f"The tenant has given {GROUPS_MAX} groups a limit; delete some that no job names.",
+            )
         client = await self._connection.client()
         start = WithStartWorkflowOperation[object, None](
             GROUP_WORKFLOW,

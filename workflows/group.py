@@ -46,22 +46,25 @@ class GroupWorkflow:
 
     @workflow.run
     async def run(self, _: GroupState) -> None:
-        state = self.state
-        while not self._has_ended():
+        while not (self._has_ended() and workflow.all_handlers_finished()):
             seen = self._moves
             await self._tell_holders()
-            workflow.set_current_details(group.describe(state))
-            if state.waiting and (self._watch_task is None or self._watch_task.done()):
-                self._watch_task = asyncio.create_task(self._watch())
+            workflow.set_current_details(group.describe(self.state))
+            self._keep_watch()
             if self._history_is_long():
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                workflow.continue_as_new(state)
+                workflow.continue_as_new(self.state)
             await self._moved(seen)
-        await workflow.wait_condition(workflow.all_handlers_finished)
+
+    def _keep_watch(self) -> None:
+        if self.state.waiting and (self._watch_task is None or self._watch_task.done()):
+            self._watch_task = asyncio.create_task(self._watch())
 
     async def _moved(self, seen: int) -> None:
         """Without a bound: a group at rest waits for nothing but a word."""
-        await workflow.wait_condition(lambda: self._moves != seen)
+        await workflow.wait_condition(
+            lambda: self._moves != seen or (self._has_ended() and workflow.all_handlers_finished())
+        )
 
     def _has_ended(self) -> bool:
         return self._deleted and not self.state.holders and not self.state.waiting

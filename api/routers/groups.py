@@ -68,7 +68,7 @@ async def get_group(name: GroupName, state: State, caller: Reader) -> JSONRespon
     operation_id="putGroup",
     summary="Set the limit of a concurrency group",
     response_model=GroupAnswer,
-    responses=problems(*ALWAYS, *BODY, *CHANGE),
+    responses=problems(*ALWAYS, *BODY, *CHANGE, Kind.QUOTA_EXCEEDED),
     openapi_extra={"security": security("jobs:write"), **body(GroupBody, examples.GROUP)},
 )
 async def put_group(name: GroupName, request: Request, state: State, caller: Writer) -> JSONResponse:

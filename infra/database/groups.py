@@ -77,6 +77,11 @@ class GroupIndex:
         )
         return await self._database.read(lambda connection: list(connection.execute(query).scalars()))
 
+    async def limited(self, tenant: str) -> int:
+        """How many groups were given a limit."""
+        query = sa.select(sa.func.count()).where(groups.c.tenant == clean(tenant))
+        return await self._database.read(lambda connection: connection.execute(query).scalar_one())
+
     async def put(self, tenant: str, name: str, limit: int, changed_at: datetime) -> None:
         """Store a limit, unless a later one is there."""
 

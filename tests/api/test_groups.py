@@ -115,6 +115,18 @@ async def test_a_bad_limit_or_name_is_refused(
     assert (await api.put(f"/v1/groups/{name}", json=body)).status_code == status
 
 
+async def test_a_tenant_has_a_bounded_number_of_groups(
+    api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those it has can be changed."""
+    monkeypatch.setattr("api.groups.GROUPS_MAX", 1)
+    assert (await api.put("/v1/groups/only", json={"limit": 1})).status_code == 200
+    refused = await api.put("/v1/groups/another", json={"limit": 1})
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:carillon:problem:quota-exceeded")
+    assert (await api.put("/v1/groups/only", json={"limit": 2})).status_code == 200
+    assert (await api.delete("/v1/groups/only")).status_code == 204
+
+
 async def test_the_name_in_a_definition_has_the_form_of_an_id(api: httpx.AsyncClient, sink: Sink) -> None:
     body = {"schedule": {"every": "PT1H"}, "target": sink.target("/x"), "concurrency": {"group": "No Name"}}
     refused = await api.post("/v1/jobs", json=body)

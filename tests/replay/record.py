@@ -142,7 +142,32 @@ async def forced(fleet: Fleet, sink: Sink) -> Job:
     return beside
 
 
-SCENES: tuple[Scene, ...] = (held, slept, retried, behind, overlapped, changed, forced)
+async def grouped(fleet: Fleet, sink: Sink) -> Job:
+    """Waits for its group behind another job each time, and is asked whether it holds its place."""
+
+    async def slow(arrival: Arrival, before: int) -> web.Response:
+        await asyncio.sleep(18 if before == 0 and arrival.path == "/grouped" else 1.5)
+        return web.Response(text="ok")
+
+    for name in ("grouped", "other"):
+        sink.answers[f"/{name}"] = slow
+    group = {"concurrency": {"group": "recorded"}}
+    job = await fleet.create("grouped", {"schedule": {"every": 2}, **group, **target(sink, "/grouped")})
+    await sink.wait_for("/grouped", 1)
+    await fleet.create("other", {"schedule": {"every": 2}, **group, **target(sink, "/other")})
+    await sink.wait_for("/grouped", 4, within=60)
+    return job
+
+
+async def group(fleet: Fleet, sink: Sink) -> Job:
+    """The group of those two."""
+    await sink.wait_for("/grouped", 4, within=90)
+    return fleet.client.get_workflow_handle(names.group_workflow_id("acme", "recorded"))
+
+
+SCENES: tuple[Scene, ...] = (
+    held, slept, retried, behind, overlapped, changed, forced, grouped, group,
+)  # fmt: skip
 
 
 async def record(release: str, settings: Settings) -> None:
