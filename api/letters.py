@@ -98,6 +98,10 @@ def no_such_letter(status: str | None = None) -> ProblemError:
     )
 
 
+class NoSuchWorkflow(ProblemError):
+    """There is no dead letter of this key that could do anything: it has ended, or never was."""
+
+
 class Letters:
     def __init__(self, connection: Connection, index: DeadLetters, history: History) -> None:
         self._connection = connection
@@ -125,17 +129,24 @@ class Letters:
         return await self._send(key, UPDATE_REDRIVE, request, LetterRedriven, operation)
 
     async def discard(self, tenant: str, key: str, request: DiscardLetter) -> bool:
-        """False: it was discarded before. Raises 404 when it is closed otherwise."""
+        """False: it was discarded before. Raises 404 when it is closed otherwise.
+
+        One whose workflow somebody has terminated lives on in the index only, and ends there.
+        """
         try:
-            await self._send(key, UPDATE_DISCARD, request, None, f"discard-{request.actor.operation}")
-        except ProblemError as problem:
-            if problem.kind is not Kind.NOT_FOUND:
-                raise
-            status = await self._closed_as(tenant, key)
+            operation = f"discard-{request.actor.operation}"
+            return await self._send(key, UPDATE_DISCARD, request, bool, operation)
+        except NoSuchWorkflow:
+            row = await self._row(tenant, key)
+            if row is not None and row.status in ALIVE_LETTERS:
+                last = {"status": "discarded", "change": row.change + 1, "changed_at": request.actor.at}
+                await self._index.write(row.model_copy(update=last))
+                return True
+            state = await self._state(key) if row is None else None
+            status = row.status if row is not None else state.status if state is not None else None
             if status != "discarded":
                 raise no_such_letter(status) from None
             return False
-        return True
 
     async def redriven_by(self, tenant: str, ref: str, key: str) -> str | None:
         """The id of the workflow that redrives this letter, if its job has been deleted."""
@@ -172,20 +183,14 @@ class Letters:
             return None
         return None if stored is None else stored.attempts
 
-    async def _closed_as(self, tenant: str, key: str) -> str | None:
-        state = await self._state(key)
-        if state is not None:
-            return state.status
+    async def _row(self, tenant: str, key: str) -> LetterRow | None:
         try:
             async with asyncio.timeout(HISTORY_WITHIN_S):
-                row = await self._index.get(tenant, key)
+                return await self._index.get(tenant, key)
         except (DatabaseError, TimeoutError):
             return None
-        return None if row is None else row.status
 
-    async def _send(
-        self, key: str, update: str, request: Contract, answer: type[T] | None, update_id: str
-    ) -> T:
+    async def _send(self, key: str, update: str, request: Contract, answer: type[T], update_id: str) -> T:
         client = await self._connection.client()
         handle = client.get_workflow_handle(dead_letter_workflow_id(key))
         try:
@@ -194,7 +199,7 @@ class Letters:
                 return done
         except (WorkflowUpdateFailedError, RPCError) as error:
             if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
-                raise no_such_letter() from None
+                raise NoSuchWorkflow(Kind.NOT_FOUND, no_such_letter().detail) from None
             problem = problem_for(error)
             if problem is None:
                 raise

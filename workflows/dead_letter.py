@@ -177,15 +177,17 @@ class DeadLetterWorkflow:
         return sent
 
     @workflow.update(name=names.UPDATE_DISCARD)
-    async def discard(self, request: DiscardLetter) -> None:
+    async def discard(self, request: DiscardLetter) -> bool:
+        """False: it was discarded before."""
         async with self._turn:
-            if self._is_repeated(request.actor):
-                return
+            if self.state.status == "discarded" or self._is_repeated(request.actor):
+                return False
             self._refuse_closed()
             if self.state.status == "redriving":
                 raise _refusal(failures.LETTER_REDRIVING, self.state.letter.occurrence.key)
             self._remember(request.actor)
             dead_letter.discard(self.state)
+            return True
 
     def _refuse_closed(self) -> None:
         if not dead_letter.is_alive(self.state):

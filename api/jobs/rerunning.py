@@ -101,7 +101,7 @@ class Rerunning:
                 f"It was {row.outcome} and never ran: trigger the job, or backfill the time it fell into.",
                 outcome=row.outcome,
             )
-        if row.outcome == "dead_lettered" and await self._letters.is_open(found.tenant, row.key):
+        if row.outcome != "succeeded" and await self._letters.is_open(found.tenant, row.key):
             raise ProblemError(
                 Kind.NOT_RERUNNABLE,
                 "It is a dead letter: `POST /v1/dead-letters/{id}/redrive` goes on under the same key.",

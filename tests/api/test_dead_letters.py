@@ -291,3 +291,17 @@ async def test_of_too_many_letters_of_a_tenant_the_oldest_is_closed(
     page = await eventually(own, LETTERS, lambda p: len(p["items"]) == 2)
     assert set(ids(page)) == {letter["id"] for letter in letters[2:]}
     assert "evicted" in (await own.get(f"{LETTERS}/{letters[1]['id']}")).json()["detail"]
+
+
+async def test_a_letter_that_is_left_in_the_index_only_can_be_discarded(
+    live_temporal: Client, own: httpx.AsyncClient, sink: Sink
+) -> None:
+    """Somebody terminated its workflow. Its redrive is a 404; once discarded it is gone."""
+    await create(own, sink, "husk", "/husk")
+    letter = await dead(own, sink, "husk")
+    workflow = live_temporal.get_workflow_handle(dead_letter_workflow_id(letter["key"]))
+    await workflow.terminate("an operator did it")
+    path = f"{LETTERS}/{letter['id']}"
+    assert (await own.post(f"{path}/redrive")).status_code == 404
+    assert [(await own.delete(path)).status_code for _ in range(2)] == [204, 204]
+    assert (await own.get(LETTERS)).json()["items"] == []
