@@ -87,6 +87,7 @@ async def test_a_run_with_its_target_outlives_worker_and_api(installation: Insta
         assert target.longest < LEASE
         assert set(target.statuses) <= {"204", "broken"}
         assert len(sink.at("/long")) == 1
+        await _until_ready(own)  # it is started again
         for job, delivery in (("long", 1), ("silent", 2)):
             [row] = await installation.until_executions(job, lambda rows: rows[0]["outcome"] == "succeeded")
             assert [(one["attempt"], one["delivery"]) for one in row["attempts"]] == [(1, delivery)]
@@ -132,7 +133,7 @@ async def _silence(sink: Sink, client: httpx.AsyncClient, base: str) -> list[str
 
 
 async def _until_ready(base: str) -> None:
-    async with asyncio.timeout(20), httpx.AsyncClient() as client:
+    async with asyncio.timeout(40), httpx.AsyncClient() as client:
         while True:
             try:
                 if (await client.get(f"{base}/readyz")).status_code == 200:
