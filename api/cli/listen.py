@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import sys
 from collections.abc import Mapping
@@ -17,7 +18,8 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from infra.settings import Settings
 from infra.signing import tenant_signing_secret
 from infra.temporal.errors import SetupError
-from workflows.contracts.names import parse_key
+from workflows.contracts.incident import INSTALLATION
+from workflows.contracts.names import INCIDENT_PREFIX, parse_key
 
 _BACKLOG = 4096
 _BODY_BYTES = 16 * 1024 * 1024
@@ -82,11 +84,23 @@ def _verdict(headers: Mapping[str, str], body: bytes, secret: str) -> str:
     if not secret:
         return "?"
     try:
-        tenant, _, _ = parse_key(headers.get("webhook-id", ""))
+        tenant = _tenant(headers.get("webhook-id", ""), body)
         Webhook(tenant_signing_secret(secret, tenant)).verify(body, dict(headers), json_parse=False)
     except (WebhookVerificationError, ValueError):
         return "BAD"
     return "ok"
+
+
+def _tenant(message_id: str, body: bytes) -> str:
+    """Whose secret signs a message: a delivery's id names the tenant, an incident's body does.
+
+    Raises ValueError for a message that is neither.
+    """
+    if not message_id.startswith(INCIDENT_PREFIX):
+        return parse_key(message_id)[0]
+    document = json.loads(body)
+    tenant = document.get("tenant", "") if isinstance(document, dict) else ""
+    return INSTALLATION if tenant is None else str(tenant)
 
 
 def application(settings: Settings, console: Console, status: int) -> web.Application:

@@ -80,6 +80,9 @@ QUERY_VIEW = "view"
 QUERY_STOP_INTENT = "stop_intent"
 QUERY_PROGRESS = "progress"
 
+INCIDENT_PREFIX = "inc_"
+"""Of ids of incidents, which no key of an occurrence begins with."""
+
 MAIN_QUEUE = "carillon"
 """Workflows and attempts that are held until they are due."""
 DUE_QUEUE = "carillon-due"
@@ -182,7 +185,7 @@ def incident_workflow_id(tenant: str, kind: str, subject: str) -> str:
 def incident_id(tenant: str, kind: str, subject: str, opened_at: datetime) -> str:
     """The same however often its opening is told; also the ``webhook-id`` of its first message."""
     text = f"{incident_workflow_id(tenant, kind, subject)} {rfc3339(opened_at)}"
-    return "inc_" + hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+    return INCIDENT_PREFIX + hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
 def scheduled_key(tenant: str, ref: str, scheduled_time: datetime) -> str:

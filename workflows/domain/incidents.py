@@ -141,7 +141,8 @@ def leases_lost(state: JobState, run: RunState, at: datetime) -> None:
         return
     run.lost_leases, key = run.reaps, run.occurrence.key
     times = "once" if run.reaps == 1 else f"{run.reaps} times"
-    detail = f"the lease of {key} was lost {times}: its worker died, or was cut off, in mid-run"
+    by = "its target fell silent, or " if state.definition.completion == "callback" else ""
+    detail = f"the lease of {key} was lost {times}: {by}its worker died or was cut off in mid-run"
     _open(state, "lease_lost", at, detail, key, again=True)
 
 

@@ -39,6 +39,7 @@ def _headers(
 
 
 BODY = b'{"a": [1]}'
+INCIDENT = b'{"tenant": "acme"}'
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -48,6 +49,9 @@ LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
         (_headers(BODY), BODY, SECRET, "ok"),
         (_headers(b""), b"", SECRET, "ok"),
         (_headers(b"no json"), b"no json", SECRET, "ok"),
+        (_headers(INCIDENT, key="inc_1-recovered"), INCIDENT, SECRET, "ok"),
+        (_headers(b'{"tenant": null}', key="inc_1"), b'{"tenant": null}', SECRET, "BAD"),
+        (_headers(b"[]", key="inc_1"), b"[]", SECRET, "BAD"),
         (_headers(BODY), BODY + b" ", SECRET, "BAD"),
         (_headers(BODY, secret="another secret"), BODY, SECRET, "BAD"),
         (_headers(BODY) | {"webhook-id": "other/report:x"}, BODY, SECRET, "BAD"),
@@ -59,7 +63,8 @@ LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
         ({}, BODY, SECRET, "none"),
     ],
     ids=[
-        "signed", "signed-empty", "signed-no-json", "altered", "another-secret", "another-tenant",
+        "signed", "signed-empty", "signed-no-json", "incident", "of-another", "no-object", "altered",
+        "another-secret", "another-tenant",
         "no-key", "old", "nonsense", "no-text", "no-secret-here", "unsigned",
     ],
 )  # fmt: skip
