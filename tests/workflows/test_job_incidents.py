@@ -9,17 +9,19 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from aiohttp import web
 from temporalio.client import Client
 from temporalio.worker import Replayer
 
 from infra.settings import Settings
 from infra.temporal.converter import DATA_CONVERTER
-from tests.fleet import Fleet, fresh
-from tests.sink import Sink
+from tests.fleet import Fleet, actor, fresh
+from tests.sink import Arrival, Sink
 from tests.workflows.asking import Gate, answers, at, delete, from_now, resume, seen, trigger
 from workers.queues import WORKFLOWS, workflow_runner
 from workflows.contracts.incident import IncidentKind
-from workflows.contracts.names import incident_workflow_id
+from workflows.contracts.job import Triggered, TriggerRequest
+from workflows.contracts.names import UPDATE_TRIGGER, incident_workflow_id
 
 ALERTS = "/alerts"
 NEW_YEAR = {"cron": "0 9 1 1 *"}
@@ -168,3 +170,32 @@ async def test_a_deleted_job_leaves_no_incident_open(alerted: Fleet, sink: Sink)
     over = await told(sink, job, "dead_letter", "incident.recovered")
     assert over["detail"] == "the job was deleted"
     await handle.result()
+
+
+async def test_a_run_beside_the_loop_may_be_the_failure_that_pauses_its_job(
+    alerted: Fleet, sink: Sink
+) -> None:
+    """The run that is in flight is left to end, and its success is not the end of the pause."""
+    job, gate = fresh("beside"), asyncio.Event()
+
+    async def answer(_: Arrival, before: int) -> web.Response:
+        if before == 0:
+            await gate.wait()
+        return web.Response(status=200 if before == 0 else 404)
+
+    sink.answers["/beside"] = answer
+    handle = await alerted.create(
+        job, {"schedule": NEW_YEAR, "target": {"url": sink.url("/beside")}, "pause_after": 1}
+    )
+    await trigger(handle, "first")
+    await sink.wait_for("/beside", 1)
+    forced = TriggerRequest(request="second", force=True, actor=actor())
+    await handle.execute_update(UPDATE_TRIGGER, forced, result_type=Triggered)
+    await told(sink, job, "dead_letter", "incident.opened")
+    await told(sink, job, "paused_after_failures", "incident.opened")
+    gate.set()
+    await told(sink, job, "dead_letter", "incident.recovered")
+    paused = await seen(handle, lambda found: found.stats.runs == 2)
+    assert (paused.status, paused.stats.succeeded) == ("paused", 1)
+    await resume(handle)
+    await told(sink, job, "paused_after_failures", "incident.recovered")

@@ -21,7 +21,7 @@ from workflows.domain import errands
 from workflows.domain.active import is_planned
 
 UNTIL_SUCCESS: tuple[IncidentKind, ...] = (
-    "dead_letter", "missed", "consecutive_failures", "paused_after_failures", "lease_lost", "no_success",
+    "dead_letter", "missed", "consecutive_failures", "lease_lost", "no_success",
 )  # fmt: skip
 """Over with the job's next success."""
 _SKIPS: tuple[IncidentKind, ...] = ("consecutive_skips",)
