@@ -180,7 +180,9 @@ class JobState(Contract):
     missed: ExecutionRow | None = None
     """The row of a stretch that was missed, as long as nothing has run since."""
     blocked_since: Instant | None = None
-    """Start of a run of another source that held the schedule up."""
+    """Start of the runs that held the schedule up: one of another source, or a line of waiting ones."""
+    blocked_until: Instant | None = None
+    """End of the run after which the planner has to set up the line anew."""
 
 
 class InFlight(Contract):

@@ -61,6 +61,8 @@ class PlanInput(Contract):
     blocked_since: Instant | None = None
     """Runs of the job held it up since this instant: the newest occurrence that fell due since then, or
     the newest ``queue`` of them, are not late, however long that took."""
+    blocked_until: Instant | None = None
+    """When that ended; what falls due from then on stands behind the line. None: now."""
     queue: int = 0
     """How many occurrences may wait in line (the policies ``queue``, ``allow`` and ``replace``)."""
     remaining: int | None = None

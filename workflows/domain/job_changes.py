@@ -162,7 +162,7 @@ def end_pause(state: JobState, at: datetime) -> None:
     """Paused time is not missed: what fell due in it is counted by the next plan, and not run."""
     state.pause = None
     state.passed_until, state.passed_reason = at, "paused"
-    state.plan, state.blocked_since = [], None
+    state.plan, state.blocked_since, state.blocked_until = [], None, None
     state.plan_exhausted = state.plan_exhausted and state.completed_at is not None
     incidents.resumed(state, at)
 

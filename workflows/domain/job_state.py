@@ -67,6 +67,7 @@ def plan_input(state: JobState, now: datetime) -> PlanInput:
         passed_until=state.passed_until,
         late_until=state.late_until,
         blocked_since=state.blocked_since,
+        blocked_until=state.blocked_until,
         queue=overlap.room(definition.concurrency),
         remaining=None if definition.max_runs is None else definition.max_runs - state.scheduled_runs,
     )
@@ -88,7 +89,7 @@ def adopt(state: JobState, plan: Plan, now: datetime) -> None:
     state.plan_exhausted = plan.exhausted and (state.definition.max_runs is None or not plan.occurrences)
     # Never downwards: while workers of two releases plan in turn, the newer rule stands.
     state.planned_at, state.tzdata, state.hints = now, max(state.tzdata, plan.tzdata), plan.hints
-    state.passed_until = state.late_until = None
+    state.passed_until = state.late_until = state.blocked_until = None
     if not any(due.waited for due in state.plan) or state.definition.concurrency.policy == "forbid":
         state.blocked_since = None
 

@@ -43,16 +43,17 @@ def line_up(state: JobState, since: datetime, now: datetime) -> None:
     """
     if not state.plan:
         if not state.plan_exhausted:  # dropped meanwhile: the planner knows what fell due
-            state.blocked_since = state.blocked_since or since
+            _leave_line_to_planner(state, since, now)
         return
     due = len([one for one in state.plan if one.fires_at < now])
     if due == 0:
         state.blocked_since = None
         return
-    state.blocked_since = state.blocked_since or since
     if due == len(state.plan) and not state.plan_exhausted:  # more may lie behind this batch
         state.plan = []
+        _leave_line_to_planner(state, since, now)
         return
+    state.blocked_since = state.blocked_since or since
     concurrency = state.definition.concurrency
     full = max(due - room(concurrency), 0)
     dropped, waiting, ahead = state.plan[:full], state.plan[full:due], state.plan[due:]
@@ -61,6 +62,10 @@ def line_up(state: JobState, since: datetime, now: datetime) -> None:
         state.cursor = max(state.cursor, dropped[-1].scheduled_time)
         stretch = job_records.stretch_of(dropped)
         job_records.record_stretch(state, stretch, "skipped", reason(concurrency), now)
+
+
+def _leave_line_to_planner(state: JobState, since: datetime, now: datetime) -> None:
+    state.blocked_since, state.blocked_until = state.blocked_since or since, now
 
 
 def _skip(state: JobState, active: ActiveRun, ended_at: datetime) -> None:

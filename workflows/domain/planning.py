@@ -72,7 +72,8 @@ def _held_up(request: PlanInput, recurrence: Recurrence, cursor: datetime) -> da
     since = _nominal(request.blocked_since, recurrence)
     if since is None:
         return None
-    oldest = recurrence.last(later(request.now, -timedelta(seconds=recurrence.offset)))
+    until = request.now if request.blocked_until is None else later(request.blocked_until, -_TICK)
+    oldest = recurrence.last(later(min(until, request.now), -timedelta(seconds=recurrence.offset)))
     if oldest is None or oldest <= cursor or oldest < since:
         return None
     for _ in range(request.queue - 1):
