@@ -19,6 +19,7 @@ from api.problem_table import method_not_allowed, problem_for
 from api.problems import Kind, ProblemError, respond
 from api.routers import (
     audit,
+    backfills,
     bulk,
     callbacks,
     cancellations,
@@ -84,8 +85,8 @@ def create_app(
     for kind in (ProblemError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _answer)
     for noun in (
-        jobs, job_batches, job_actions, job_skips, bulk, executions, cancellations, reruns, dead_letters,
-        callbacks, schedules, groups, events, audit, tenant, operations,
+        jobs, job_batches, job_actions, job_skips, backfills, bulk, executions, cancellations, reruns,
+        dead_letters, callbacks, schedules, groups, events, audit, tenant, operations,
     ):  # fmt: skip
         app.include_router(noun.router)
     return app

@@ -31,7 +31,7 @@ DURATIONS = (
 )  # fmt: skip
 INSTANTS = (
     "starts_at", "ends_at", "schedule/at", "schedule/anchor", "except/*/from", "except/*/to",
-    "since", "until", "from", "scheduled_time",
+    "since", "until", "from", "to", "scheduled_time",
 )  # fmt: skip
 """Of definitions, and of the other bodies: their names do not clash."""
 _SECONDS_MAX = 1e11

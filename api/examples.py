@@ -80,6 +80,19 @@ REDRIVE_MANY: dict[str, Any] = {
     "All of a job's": {"job": "daily-report"},
     "Of one night": {"since": "2026-12-01T22:00:00Z", "until": "2026-12-02T06:00:00Z"},
 }
+BACKFILL: dict[str, Any] = {
+    "What a day would run": {
+        "from": "2026-11-02T00:00:00Z",
+        "to": "2026-11-03T00:00:00Z",
+        "only": "all",
+        "dry_run": True,
+    },
+    "A day once more, every occurrence": {
+        "from": "2026-11-02T00:00:00Z",
+        "to": "2026-11-03T00:00:00Z",
+        "only": "all",
+    },
+}
 BULK: dict[str, Any] = {
     "Pause a team's jobs": {"filter": {"status": "active", "label": "team=billing"}, "action": "pause"},
     "What would be deleted": {
@@ -218,6 +231,27 @@ LETTER: dict[str, Any] = {
     "redrives": 0,
     "revision": 1,
 }
+BACKFILL_ANSWER: dict[str, Any] = {
+    "id": "b1",
+    "job": "daily-report",
+    "from": "2026-11-02T00:00:00Z",
+    "to": "2026-12-01T00:00:00Z",
+    "only": "missing",
+    "max_concurrent": 1,
+    "dry_run": False,
+    "status": "running",
+    "reason": None,
+    "total": 7,
+    "started": 4,
+    "succeeded": 2,
+    "dead_lettered": 1,
+    "cancelled": 0,
+    "remaining": 3,
+    "first": None,
+    "by": "ops@acme.example",
+    "created_at": "2026-12-01T10:00:00Z",
+    "ended_at": None,
+}
 BULK_ANSWER: dict[str, Any] = {
     "id": "7d0c5b1e2f3a4b5c6d7e",
     "action": "pause",
@@ -294,6 +328,14 @@ ANSWERS: dict[str, dict[str, Any]] = {
                 "revision": 1,
             }
         ],
+    },
+    "BackfillAnswer": BACKFILL_ANSWER,
+    "CancelledBackfillAnswer": {
+        **BACKFILL_ANSWER,
+        "status": "cancelled",
+        "reason": "asked",
+        "ended_at": "2026-12-01T10:05:00Z",
+        "in_flight": [],
     },
     "BulkAnswer": BULK_ANSWER,
     "TenantAnswer": TENANT_ANSWER,

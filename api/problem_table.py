@@ -36,6 +36,21 @@ SOON = {"Retry-After": "1"}
 LATER = {"Retry-After": "5"}
 MAY_BE_APPLIED = "A change sent with it may still be applied: read the job before you send it again."
 
+
+def not_parallel(policy: str) -> ProblemError:
+    return invalid(
+        f"More than one at once needs the concurrency policy `allow`, and the job's is `{policy}`: leave "
+        "`max_concurrent` out, or change the policy first.",
+        "/max_concurrent",
+    )
+
+
+def no_such_backfill() -> ProblemError:
+    return ProblemError(
+        Kind.NOT_FOUND, "There is no such backfill of this job; the last twenty that have ended are kept."
+    )
+
+
 _Rejection = Callable[[str], ProblemError]
 REJECTIONS: dict[str, _Rejection] = {
     failures.REVISION_MISMATCH: lambda revision: mismatch(int(revision)),
@@ -66,6 +81,11 @@ REJECTIONS: dict[str, _Rejection] = {
         f"Its redrive is under way as `{key}`: cancel that execution first, or wait until it has ended.",
         active=key,
     ),
+    failures.NO_SUCH_BACKFILL: lambda _: no_such_backfill(),
+    failures.TOO_MANY_BACKFILLS: lambda why: ProblemError(
+        Kind.TOO_MANY_REQUESTS, f"{why}; wait until one has ended, or cancel one.", headers=LATER
+    ),
+    failures.NOT_PARALLEL: lambda policy: not_parallel(policy),
     failures.TOO_MANY_BULKS: lambda why: ProblemError(
         Kind.TOO_MANY_REQUESTS, f"{why}; wait until one has ended.", headers=LATER
     ),

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from workflows.contracts.backfill import Only
 from workflows.contracts.base import Duration, Instant
 from workflows.contracts.bulk import BulkFilter, JobAction, LetterFilter
 from workflows.contracts.definition import JobDefinition
@@ -173,6 +174,21 @@ class TenantPatch(RequestBody):
     )
 
 
+class BackfillBody(RequestBody):
+    model_config = ConfigDict(populate_by_name=True)
+
+    from_: Instant = Field(alias="from", description="The first instant of the range.")
+    to: Instant = Field(description="Its end, which is not part of it; not in the future.")
+    only: Only = Field(
+        default="missing",
+        description="`missing`: those without a success in the history; `all`: every one.",
+    )
+    max_concurrent: int = Field(
+        default=1, ge=1, le=100, description="More than one needs the concurrency policy `allow`."
+    )
+    dry_run: bool = Field(default=False, description="Only count, and name the first occurrences.")
+
+
 class PreviewBody(RequestBody):
     model_config = ConfigDict(populate_by_name=True)
 
@@ -184,6 +200,6 @@ class PreviewBody(RequestBody):
 
 REQUEST_MODELS: tuple[type[BaseModel], ...] = (
     JobRequest, BatchBody, JobPatch, PauseBody, ResumeBody, TriggerBody, SkipBody, CancelBody,
-    HeartbeatBody, CompleteBody, FailBody, BulkFilterBody, BulkBody, RedriveBody, RedriveManyBody, RerunBody,
-    GroupBody, PreviewBody, TenantPatch,
+    HeartbeatBody, CompleteBody, FailBody, BulkFilterBody, BulkBody, BackfillBody, RedriveBody,
+    RedriveManyBody, RerunBody, GroupBody, PreviewBody, TenantPatch,
 )  # fmt: skip

@@ -21,6 +21,7 @@ from api.jobs.answers import (
     JobAnswer,
     JobPage,
 )
+from api.jobs.backfills import BackfillAnswer, BackfillList, CancelledBackfillAnswer
 from api.letters import LetterPage, LetterStoryAnswer
 from api.problems import Problem
 from api.routers.schedules import Preview
@@ -28,8 +29,9 @@ from api.routers.schedules import Preview
 MODELS: dict[str, type[BaseModel]] = {
     model.__name__: model
     for model in (
-        BatchAnswer, BulkAnswer, CancelledExecutionAnswer, ChangedJobAnswer, DeletedAnswer, ExecutionAnswer,
-        ExecutionPage, JobAnswer, JobPage, LetterPage, LetterStoryAnswer, Preview, Problem,
+        BackfillAnswer, BackfillList, BatchAnswer, BulkAnswer, CancelledBackfillAnswer,
+        CancelledExecutionAnswer, ChangedJobAnswer, DeletedAnswer, ExecutionAnswer, ExecutionPage, JobAnswer,
+        JobPage, LetterPage, LetterStoryAnswer, Preview, Problem,
     )
 }  # fmt: skip
 

@@ -24,7 +24,7 @@ DOCUMENT: dict[str, Any] = json.loads(json.dumps(create_app(settings_in(Path("un
 NINE_ON_NEW_YEAR = {"cron": "0 9 1 1 *"}
 """When the examples of skips have their occurrence."""
 EXPECTED = {
-    "createJob": 201, "triggerJob": 202, "changeJobs": 202,
+    "createJob": 201, "triggerJob": 202, "changeJobs": 202, "backfillJob": 202,
     "rerunExecution": 202, "redriveDeadLetter": 202, "redriveDeadLetters": 202,
     "heartbeatCallback": 204, "completeCallback": 204, "failCallback": 204,
 }  # fmt: skip

@@ -98,6 +98,11 @@ def running(state: JobState, one: Backfill) -> int:
     return in_loop + len([row for row in state.beside if row.backfill == one.number])
 
 
+def remaining(one: Backfill) -> int:
+    """How many have not begun; of a cancelled one, how many never will."""
+    return 0 if one.status == "done" else max(one.total - one.started, 0)
+
+
 def shown(one: Backfill) -> Backfill:
     """What readers see: the counts, without what the loop needs."""
     return one.model_copy(update={"page": [], "timing": None})

@@ -66,3 +66,25 @@ async def test_executions_by_what_their_job_is(
             if cursor is None:
                 break
         assert found == wanted
+
+
+async def test_outcomes_of_occurrences_whatever_ran_them(history: History, tenant: str) -> None:
+    """What a backfill asks: within two instants, of one generation, without manual runs."""
+    rows = [
+        execution(tenant, at=NOON),
+        execution(tenant, at=NOON + MINUTE, outcome="dead_lettered", seq=50_015),
+        execution(tenant, at=NOON + MINUTE, key=f"{tenant}/report:x+r1", trigger="rerun"),
+        execution(tenant, at=NOON + MINUTE, key=f"{tenant}/report:manual-1", trigger="manual"),
+        execution(tenant, at=NOON + 2 * MINUTE),
+    ]
+    other = record(tenant, "report~2", execution=execution(tenant, "report~2", NOON))
+    await history.write([*(record(tenant, "report", execution=row) for row in rows), other])
+
+    async def told(first: int, last: int, **more: Any) -> set[tuple[str, str, int]]:
+        found = await history.outcomes(tenant, "report", NOON + first * MINUTE, NOON + last * MINUTE, **more)
+        return {tuple(row) for row in found}
+
+    whole = {(row.key, row.outcome, row.seq) for row in rows if row.trigger != "manual"}
+    assert await told(0, 2) == whole
+    assert await told(1, 1) == {(row.key, row.outcome, row.seq) for row in rows[1:3]}
+    assert await told(0, 2, succeeded=True) == {row for row in whole if row[1] == "succeeded"}
