@@ -139,8 +139,7 @@ class Planned(Requested):
 
     async def _start_beside(self, due: PlannedOccurrence) -> bool:
         state = self.state
-        aside = job_sources.alone(state)
-        job_sources.begin_planned(aside, due, workflow.now())
+        aside = job_sources.alone_for(state, due, workflow.now())
         if not await self._run_beside(aside):
             return False
         job_sources.serve_run(state)

@@ -8,8 +8,8 @@ from temporalio.exceptions import ApplicationError
 with workflow.unsafe.imports_passed_through():
     from workflows.attempting import Attempting
     from workflows.contracts import names
-    from workflows.contracts.job import JobState, RunEnded
-    from workflows.domain import details, incidents, job_changes
+    from workflows.contracts.job import JobState, RunEnded, RunState
+    from workflows.domain import details, history, incidents, job_changes
 
 
 @workflow.defn(name=names.RUN_WORKFLOW)
@@ -31,19 +31,21 @@ class RunWorkflow(Attempting):
                 workflow.continue_as_new(state)
             workflow.set_current_details(details.describe(state))
             self._send_errands()
-            if state.run is not None:
-                await self._attempt(state.run)
-                await self._tell_job()
+            if (run := state.run) is not None:
+                await self._attempt(run)
+                await self._tell_job(run)
             else:
                 await self._hand_over()
         workflow.set_current_details(details.describe(state))
         await self._errands_done()
         await workflow.wait_condition(workflow.all_handlers_finished)
 
-    async def _tell_job(self) -> None:
+    async def _tell_job(self, run: RunState) -> None:
         last_run = self.state.last_run
-        if last_run is None:  # a retry follows
-            return
+        if last_run is None:
+            if self.state.run is not None:  # a retry follows
+                return
+            last_run = history.left_out(run.occurrence, workflow.now())  # it came too late
         end = RunEnded(
             last_run=last_run,
             ended_at=last_run.ended_at or workflow.now(),

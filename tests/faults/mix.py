@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.faults.ledger import NOTICED_WITHIN, Balance, Finding
-from tests.faults.moods import KINDS, TIMEOUT, Mood
+from tests.faults.moods import KINDS, Mood
 from tests.faults.processes import LEASE, database_locked, frozen, pids, send
 from tests.faults.receiver import Receiver
 from tests.faults.watched import Watched
@@ -139,7 +139,7 @@ async def play(installation: Installation, receiver: Receiver, *, number: int, s
         if kind.moody:
             receiver.manners[job] = mood = Mood(random.Random(f"{seed}/{number}/{kind.name}"))
             moods.append(mood)
-        await watched.every(job, kind.every, 2, **{"timeout": TIMEOUT, **kind.definition})
+        await watched.every(job, kind.every, 2, **kind.in_round(number))
     blows = Blows(installation, moods, chance)
     asking = asyncio.create_task(_ask_now_and_then(watched, number, random.Random(f"{seed}/{number}/asking")))
     await blows.deal(seconds)
@@ -153,7 +153,8 @@ async def play(installation: Installation, receiver: Receiver, *, number: int, s
     stuck = [job for job, goes in zip(jobs, going, strict=True) if not goes]
     healed_after = time.monotonic() - began
     beside = [f"{kind.name}-{number}" for kind in KINDS if kind.may_overlap]
-    found = await watched.settle(side_by_side=beside, frozen=blows.stood_still)
+    group = [f"{kind.name}-{number}" for kind in KINDS if kind.group]
+    found = await watched.settle(side_by_side=beside, groups=[group], frozen=blows.stood_still)
     found.findings += [Finding("stuck", job, f"not going {HEALED_WITHIN:.0f} s after all") for job in stuck]
     if not found.findings:
         await watched.delete()

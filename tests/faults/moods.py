@@ -25,6 +25,15 @@ class Kind:
     moody: bool
     definition: dict[str, Any] = field(default_factory=dict)
 
+    group: str | None = None
+
+    def in_round(self, number: int) -> dict[str, Any]:
+        """Its definition: groups are not shared between rounds."""
+        concurrency = {"policy": "forbid", **self.definition.get("concurrency", {})}
+        if self.group is not None:
+            concurrency["group"] = f"{self.group}-{number}"
+        return {"timeout": TIMEOUT, **self.definition, "concurrency": concurrency}
+
     @property
     def may_overlap(self) -> bool:
         return bool(self.definition.get("concurrency", {}).get("policy") == "allow")
@@ -44,6 +53,10 @@ KINDS = (
     Kind("queue", 2, True, {"concurrency": {"policy": "queue", "max_queued": 3}}),
     Kind("replace", 2, True, {"concurrency": {"policy": "replace"}}),
     Kind("allow", 2, True, {"concurrency": {"policy": "allow", "limit": 3}, **grace(10)}),
+    Kind("twin-one", 3, True, grace(10), group="twins"),
+    Kind(
+        "twin-two", 2, True, {"concurrency": {"policy": "queue", "max_queued": 3}, **grace(10)}, group="twins"
+    ),
     Kind("callback", 3, True, {"completion": "callback", "timeout": 30, **grace(10)}),
 )
 

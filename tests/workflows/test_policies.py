@@ -12,10 +12,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.fleet import Fleet, fresh
+from tests.fleet import TENANT, Fleet, fresh
 from tests.sink import Arrival, Sink
 from tests.workflows.asking import Job, ended, seen, stored, told
+from workflows.contracts import names
+from workflows.contracts.definition import JobDefinition
+from workflows.contracts.job import JobState
+from workflows.contracts.planning import PlannedOccurrence
 from workflows.contracts.records import ExecutionRow
+from workflows.domain import job_sources
 
 EVERY = timedelta(seconds=2)
 TAKES = 3.0
@@ -223,3 +228,34 @@ async def test_replace_gets_over_what_fell_due_while_nobody_worked(fleet: Fleet,
     assert overdue[now][0] == "succeeded"
     assert {outcome for outcome, _ in overdue.values()} <= {"replaced", "succeeded"}
     assert slow.most == 1
+
+
+async def test_a_run_beside_that_comes_too_late_is_missed_and_gives_its_place_back(
+    fleet: Fleet, sink: Sink
+) -> None:
+    """All workers were away between its start and its first chance to fire: it has one row, is counted once,
+    and the job knows that it is over."""
+    name, now = fresh("beside-late"), datetime.now(UTC).replace(microsecond=0)
+    due_at = now - timedelta(minutes=5)
+    definition = {
+        "schedule": {"cron": "0 0 1 1 *"},
+        "concurrency": {"policy": "allow"},
+        "target": {"url": sink.url(f"/{name}")},
+    }
+    due = PlannedOccurrence(scheduled_time=due_at, fires_at=due_at, not_after=now - EVERY)
+    state = JobState(
+        tenant=TENANT, job=name, ref=name, definition=JobDefinition.model_validate(definition),
+        created_at=now, updated_at=now, cursor=due_at - EVERY,
+    )  # fmt: skip
+    aside = job_sources.alone_for(state, due, now)
+    assert aside.run is not None
+    row = job_sources.beside_row(state, aside.run)
+    job = await fleet.create(name, definition, beside=[row], scheduled_runs=1)
+    await seen(job, lambda found: len(found.beside) == 1)
+    run_id = names.run_workflow_id(TENANT, name, names.run_name(row.key))
+    run = await fleet.client.start_workflow(names.RUN_WORKFLOW, aside, id=run_id, task_queue=names.MAIN_QUEUE)
+    await run.result()
+    found = await seen(job, lambda found: not found.beside)
+    assert (found.stats.missed, found.stats.runs, sink.at(f"/{name}")) == (1, 0, [])
+    rows = await stored(fleet, job, lambda rows: bool(rows))
+    assert [(row.outcome, row.count, row.scheduled_time) for row in rows] == [("missed", 1, due_at)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from workflows.contracts.attempt import AttemptInput, AttemptReport
+from workflows.contracts.attempt import AttemptInput, AttemptReport, Occurrence
 from workflows.contracts.names import execution_id, stretch_key
 from workflows.contracts.planning import Stretch
 from workflows.contracts.records import (
@@ -193,6 +193,17 @@ def last_run(execution: ExecutionRow) -> LastRun:
         started_at=execution.started_at,
         ended_at=execution.ended_at,
         reason=execution.reason,
+    )
+
+
+def left_out(occurrence: Occurrence, at: datetime) -> LastRun:
+    """The end of a run beside its job that came too late to run at all: ``missed``."""
+    return LastRun(
+        key=occurrence.key,
+        scheduled_time=occurrence.scheduled_time,
+        trigger=occurrence.trigger,
+        outcome="missed",
+        ended_at=at,
     )
 
 

@@ -67,7 +67,7 @@ def _counted(state: JobState, outcome: Outcome, reason: str | None, key: str, at
         state.forgiven_failures = 0
         _over(state, UNTIL_SUCCESS, at, f"{key} succeeded", key)
         return False
-    if outcome in ("cancelled", "replaced") or reason in ASKED_FOR:
+    if outcome in ("cancelled", "replaced", "missed") or reason in ASKED_FOR:
         return False
     return _failing(state, key, at)
 

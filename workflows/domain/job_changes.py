@@ -52,8 +52,12 @@ def ended_beside(state: JobState, end: RunEnded) -> None:
     state.beside = [known for known in state.beside if known.key != end.last_run.key]
     backfill.ended(state, row.backfill, end.last_run.outcome, end.ended_at)
     letters.after_beside(state, end)
-    state.stats = stats.after_run(state.stats, end.last_run.outcome, end.ended_at)
-    state.last_run = end.last_run
+    if end.last_run.outcome == "missed":  # it came too late, and did not run
+        state.stats = stats.after_stretch(state.stats, "missed", 1)
+        state.scheduled_runs -= 1
+    else:
+        state.stats = stats.after_run(state.stats, end.last_run.outcome, end.ended_at)
+        state.last_run = end.last_run
     state.run_number += 1
     progress = JobProgress(
         run_number=state.run_number,

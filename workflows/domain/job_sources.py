@@ -147,6 +147,14 @@ def alone(state: JobState) -> JobState:
     )
 
 
+def alone_for(state: JobState, due: PlannedOccurrence, now: datetime) -> JobState:
+    """The same, its run begun. It counts as served there, where no planner decides about it again."""
+    aside = alone(state)
+    begin_planned(aside, due, now)
+    mark_served(aside, due.scheduled_time)
+    return aside
+
+
 def set_beside(run: RunState) -> None:
     """Make a run just begun one beside the loop: its records say nothing of the job's progress."""
     run.run_number = 0
