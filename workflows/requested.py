@@ -15,7 +15,6 @@ with workflow.unsafe.imports_passed_through():
     from workflows.changing import Changing, refusal
     from workflows.contracts import failures, names
     from workflows.contracts.job import (
-        RECENT_REQUESTS,
         AnsweredRequest,
         BesideRun,
         JobState,
@@ -28,7 +27,7 @@ with workflow.unsafe.imports_passed_through():
         TriggerRequest,
     )
     from workflows.contracts.records import ExecutionRow
-    from workflows.domain import active, gate, history, job_changes, job_sources, letters
+    from workflows.domain import active, gate, history, job_changes, job_sources, letters, redrives
     from workflows.domain.gate import Decision
     from workflows.domain.waiting import waiting_rows
 
@@ -80,8 +79,9 @@ class Requested(Changing):
     async def redrive(self, request: RedriveRequest) -> Triggered:
         """Run an occurrence again; one that is under way already is answered and not doubled."""
         state, at = self.state, self._accepted_at(request.actor)
+        before = redrives.answered(state, request)
         queued = QueuedRun(
-            occurrence=request.occurrence,
+            occurrence=redrives.occurrence_of(state, request),
             attempt=request.attempt,
             story=request.story,
             by=request.actor.by,
@@ -89,16 +89,15 @@ class Requested(Changing):
             forced=request.force,
         )
         row = _row_of(queued, state.revision)
-        if self._is_alive(row.key) or row.key in state.reruns:
-            return Triggered(execution=row, repeated=True)
+        if before is not None or self._is_alive(row.key):
+            return Triggered(execution=row.model_copy(update={"key": before or row.key}), repeated=True)
         decision = self._admitted(forced=request.force)
-        if request.occurrence.trigger == "rerun":
-            state.reruns = [*state.reruns[1 - RECENT_REQUESTS :], row.key]
+        redrives.remember(state, request, row.key)
         if decision is Decision.BESIDE:
             aside = job_sources.alone(state)
             job_sources.begin_redrive(aside, queued)
             if not await self._run_beside(aside):
-                state.reruns = [key for key in state.reruns if key != row.key]
+                redrives.forget(state, request, row.key)
                 raise _not_started()
             return Triggered(execution=row)
         state.redrives.append(queued)
