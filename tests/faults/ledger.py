@@ -39,6 +39,14 @@ class Visit:
         self.execution_id = self.execution_id or f"{self.key}:{self.attempt}"
 
     @property
+    def due(self) -> float:
+        """The instant in the key of a regular occurrence; infinitely early for any other run."""
+        try:
+            return epoch(self.key.partition(":")[2])
+        except ValueError:
+            return -math.inf
+
+    @property
     def over(self) -> float:
         """When it can be in nobody's way any more."""
         return math.inf if self.end is None else self.end
@@ -224,9 +232,8 @@ def _undelivered(job: str, row: Row, series: Sequence[Visit]) -> list[Finding]:
 
 
 def _early(job: str, series: Sequence[Visit]) -> list[Finding]:
-    due = _due(series[0].key)
-    early = [one for one in series if due is not None and one.start < due]
-    return [Finding("early", job, f"{one} by {(due or 0) - one.start:.3f} s") for one in early]
+    early = [one for one in series if one.start < one.due]
+    return [Finding("early", job, f"{one} by {one.due - one.start:.3f} s") for one in early]
 
 
 def _repeats(job: str, series: Sequence[Visit], found: Balance) -> None:
@@ -274,14 +281,6 @@ def _lease_lost(visit: Visit, row: Row | None) -> bool:
 
 def _stopped(row: Row | None) -> bool:
     return row is not None and row.outcome in ("replaced", "cancelled")
-
-
-def _due(key: str) -> float | None:
-    """The instant in a regular occurrence's key."""
-    try:
-        return epoch(key.partition(":")[2])
-    except ValueError:
-        return None
 
 
 def _clock(instant: float) -> str:
