@@ -102,7 +102,13 @@ class Attempts:
         watching: asyncio.Task[None] | None = None
         if inp.overrun is not None and places.tell_incident is not None:
             watching = asyncio.create_task(
-                watch(inp.overrun, places.clock, places.telemetry, places.tell_incident)
+                watch(
+                    inp.overrun,
+                    places.clock,
+                    places.telemetry,
+                    places.tell_incident,
+                    started_at=lambda: hold.started_at,
+                )
             )
         try:
             if self._stops_at is not None:

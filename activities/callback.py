@@ -54,7 +54,7 @@ def claims_of(
         ends_by="max_duration" if left <= timeout else "timeout",
         timeout_s=min(left, timeout).total_seconds(),
         expires_at=ends_at + REPEATS_FOR,
-        overrun=inp.overrun,
+        overrun=inp.overrun if inp.overrun and inp.overrun.concerns(beat.started_at) else None,
         tzdata=tzdata,
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from math import inf
 
 from temporalio.service import RPCError
@@ -21,14 +22,28 @@ Tell = Callable[[IncidentWord], Awaitable[None]]
 """Safe to repeat; raises RPCError when the server is away."""
 TRIES = 20
 AGAIN_S = 5.0
+LOOK_AGAIN_S = 1.0
 
 log = logging.getLogger(__name__)
 
 
-async def watch(overrun: Overrun, clock: Clock, telemetry: Telemetry, tell: Tell) -> None:
-    """Wait for the instant, count the overrun and tell of it. Cancelled when the run has ended; nothing
-    that goes wrong here reaches the run."""
+async def watch(
+    overrun: Overrun,
+    clock: Clock,
+    telemetry: Telemetry,
+    tell: Tell,
+    *,
+    started_at: Callable[[], datetime | None],
+) -> None:
+    """Wait for the instant, count the overrun and tell of it, if the run is in the way by then.
+
+    Cancelled when the run has ended; nothing that goes wrong here reaches the run.
+    """
     await sleep_until(clock, overrun.at, inf)
+    while started_at() is None:  # it is on its way to the target still
+        await clock.sleep(LOOK_AGAIN_S)
+    if not overrun.concerns(started_at()):
+        return
     telemetry.overran()
     for _ in range(TRIES):
         try:

@@ -227,14 +227,20 @@ def overrun(at: datetime) -> dict[str, Any]:
     return {"at": at, "word": word}
 
 
-@pytest.mark.parametrize(("takes", "told"), [(4.0, 0), (8.0, 1)], ids=["over before", "active still"])
-async def test_an_overrun_is_told_while_it_lasts(takes: float, told: int) -> None:
+@pytest.mark.parametrize(
+    ("takes", "started_by", "told"),
+    [(4.0, 0, 0), (8.0, 0, 1), (8.0, None, 1), (8.0, -1, 0)],
+    ids=["over before", "active still", "it waited for its group", "started late: they wait for it"],
+)
+async def test_an_overrun_is_told_while_it_lasts(takes: float, started_by: int | None, told: int) -> None:
     words: list[tuple[float, IncidentWord]] = []
 
     async def tell(word: IncidentWord) -> None:
         words.append((made.clock.passed, word))
 
-    made = Worker(attempt(-1, overrun=overrun(NOON + 6 * SECOND)), tell_incident=tell)
+    late = None if started_by is None else NOON + started_by * SECOND
+    said = {**overrun(NOON + 6 * SECOND), "started_by": late}
+    made = Worker(attempt(-1, overrun=said), tell_incident=tell)
     made.target.takes = takes
     assert (await made.report()).outcome == "succeeded"
     assert [word.kind for _, word in words] == ["consecutive_skips"] * told

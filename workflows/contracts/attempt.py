@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from workflows.contracts.base import Contract, Instant
@@ -35,7 +35,14 @@ class Overrun(Contract):
     """A run that is active at ``at`` has been in the way of so many occurrences that it is told."""
 
     at: Instant
+    started_by: Instant | None = None
+    """A run that started later than its grace lets them wait instead (None: it was active from its
+    instant on, whenever it started)."""
     word: IncidentWord
+
+    def concerns(self, started_at: datetime | None) -> bool:
+        """Whether a run that started then is in the way."""
+        return started_at is not None and (self.started_by is None or started_at <= self.started_by)
 
 
 class AttemptInput(Contract):

@@ -18,7 +18,6 @@ from workflows.contracts.job import JobState, RunEnded, RunState
 from workflows.contracts.planning import PlannedOccurrence
 from workflows.contracts.records import ExecutionRow, Outcome, Pause
 from workflows.domain import errands
-from workflows.domain.active import is_planned
 
 UNTIL_SUCCESS: tuple[IncidentKind, ...] = (
     "dead_letter", "missed", "consecutive_failures", "lease_lost", "no_success",
@@ -205,7 +204,7 @@ def overrun(state: JobState, run: RunState, behind: Sequence[PlannedOccurrence])
     if (
         limit is None
         or state.definition.concurrency.policy != "forbid"
-        or not is_planned(run.occurrence.trigger)
+        or run.occurrence.trigger != "schedule"
         or run.run_number == 0
         or _known(state, "consecutive_skips") is not None
     ):
@@ -217,12 +216,19 @@ def overrun(state: JobState, run: RunState, behind: Sequence[PlannedOccurrence])
     if at - run.fires_at > state.definition.max_duration:
         return None
     detail = f"{key} runs still: {limit} occurrences in a row are skipped"
-    return Overrun(at=at, word=_word(state, "consecutive_skips", at, detail, key, opens=True))
+    grace = state.definition.catch_up.grace
+    return Overrun(
+        at=at,
+        started_by=run.occurrence.fires_at + grace if run.group_since is None else None,
+        word=_word(state, "consecutive_skips", at, detail, key, opens=True),
+    )
 
 
 def overran(run: RunState, inp: AttemptInput, until: datetime) -> None:
     """An attempt was active until then: its holder may have told of an overrun."""
-    run.overran = run.overran or (inp.overrun is not None and inp.overrun.at <= until)
+    told = inp.overrun
+    if told is not None and told.at <= until and told.concerns(run.started_at):
+        run.overran = True
 
 
 # -- words -----------------------------------------------------------------------------------------

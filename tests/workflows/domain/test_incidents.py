@@ -319,6 +319,9 @@ def test_an_overrun_is_told_when_that_many_are_skipped(
     found = state([1, 2, 3, 4, 5], definition=definition(**fields), **past)
     _, inp = begun(found)
     assert (None if inp.overrun is None else inp.overrun.at) == instant
+    found = state([1, 2, 3, 4, 5], definition=definition(**fields), **past)
+    late = job_sources.begin_planned(found, found.plan[0], at(7))
+    assert job_state.attempt_input(found, late).overrun is None, "what falls due waits for a catch-up"
     if inp.overrun is not None:
         assert (inp.overrun.word.kind, inp.overrun.word.at) == ("consecutive_skips", instant)
         assert inp.overrun.word.key == inp.occurrence.key
