@@ -31,6 +31,8 @@ class Lease:
         self._fenced: float | None = None
         self._said: HeartbeatDetails | None = None
         """What the server knows of the firing; nothing else may be said after it."""
+        self._saying: HeartbeatDetails | None = None
+        """What a fence on its way says: a beat that says less must not overtake it."""
         self._beat_at = self._begun
         self._stood_still = False
 
@@ -49,8 +51,8 @@ class Lease:
         while True:
             await self._clock.sleep(self.interval)
             self._notice_pause()
-            if self._said is not None:
-                activity.heartbeat(self._said)
+            if (fired := self._said or self._saying) is not None:
+                activity.heartbeat(fired)
             elif held_long or self._clock.now() >= self._inp.fires_at:
                 activity.heartbeat(held())
 
@@ -75,7 +77,7 @@ class Lease:
 
     async def pass_fence(self, details: HeartbeatDetails) -> Passed:
         """Ask once. ``details`` are said if no fence has been passed before."""
-        said = self._said or details
+        self._saying = said = self._said or details
         begun = self._clock.elapsed()
         passed = await self._places.fences.pass_with(said)
         if passed is Passed.YES:

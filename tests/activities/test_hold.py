@@ -235,6 +235,18 @@ async def test_a_holder_that_may_have_died_between_its_write_and_its_first_word_
     assert len(worker.fences.asked) == 1, "whoever comes second says so before it fires"
 
 
+async def test_no_beat_says_less_than_the_fence_that_is_on_its_way() -> None:
+    """The server keeps the word that came last; if that were ``held``, the next holder would take a run
+    that had fired for one that had not."""
+    worker = Worker(attempt(20, definition={"heartbeat_timeout": 3}))
+    worker.fences.takes = 2.5
+    worker.target.takes = 3
+    await worker.report()
+    said = [beat.phase for beat in worker.beats if beat.at >= worker.fences.asked[0][1].at]
+    assert len(said) >= 4
+    assert set(said) == {"fired"}
+
+
 @pytest.mark.parametrize(("hold", "unfenced"), [(1.8, True), (10, False)])
 async def test_who_holds_says_whether_a_fence_will_follow(hold: float, unfenced: bool) -> None:
     worker = Worker(attempt(hold, definition={"heartbeat_timeout": 3}))

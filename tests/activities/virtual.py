@@ -90,12 +90,15 @@ class ScriptedFences(Fences):
 
     def __init__(self, clock: VirtualClock, answers: Sequence[Passed] = ()) -> None:
         super().__init__(clock)
-        self._now = clock.true_now
+        self._now, self._sleep = clock.true_now, clock.sleep
+        self.takes = 0.0
         self._answers = list(answers)
         self.asked: list[tuple[datetime, HeartbeatDetails]] = []
 
     async def pass_with(self, details: HeartbeatDetails) -> Passed:
         self.asked.append((self._now(), details))
+        if self.takes:
+            await self._sleep(self.takes)
         return self._answers.pop(0) if self._answers else Passed.YES
 
 
