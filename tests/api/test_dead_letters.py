@@ -305,3 +305,20 @@ async def test_a_letter_that_is_left_in_the_index_only_can_be_discarded(
     assert (await own.post(f"{path}/redrive")).status_code == 404
     assert [(await own.delete(path)).status_code for _ in range(2)] == [204, 204]
     assert (await own.get(LETTERS)).json()["items"] == []
+
+
+async def test_a_backfill_that_succeeds_closes_the_letter(own: httpx.AsyncClient, sink: Sink) -> None:
+    """It goes on behind the attempts that failed; one that fails is the same letter with more attempts."""
+    sink.failing.add("/filled")
+    await create(own, sink, "filled", "/filled", schedule={"every": 1}, max_runs=1)
+    page = await eventually(own, f"{LETTERS}?job=filled", lambda p: p["items"])
+    [letter] = page["items"]
+    path, at = f"{LETTERS}/{letter['id']}", letter["scheduled_time"]
+    day = {"from": at, "to": at[:-1] + ".001Z"}
+    assert (await own.post("/v1/jobs/filled/backfill", json=day)).status_code == 202
+    worse = await eventually(own, path, lambda seen: seen["last_attempt"] == 2)
+    assert (worse["status"], worse["trigger"], len(worse["attempts"])) == ("open", "schedule", 2)
+    sink.failing.clear()
+    assert (await own.post("/v1/jobs/filled/backfill", json=day)).status_code == 202
+    await gone(own, letter)
+    assert [one.headers["carillon-attempt"] for one in sink.at("/filled")] == ["1", "2", "3"]
