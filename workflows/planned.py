@@ -62,6 +62,7 @@ class Planned(Requested):
     async def _while_calling(self, call: AttemptCall) -> None:
         """Until the attempt has come back: start beside it, or stop it for, what falls due."""
         while not call.is_done():
+            self._send_errands()  # what is skipped meanwhile is told meanwhile
             seen, due = self._changes, await self._due_beside(call)
             if call.is_done():
                 return
