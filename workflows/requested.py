@@ -32,6 +32,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows.domain.waiting import waiting_rows
 
 TRIGGERS_MAX = 100
+TRIGGERS_MAX_BYTES = 256 * 1024
+"""All that waits has to fit into the input of the next run of the workflow, with everything else."""
 REDRIVES_MAX = 100
 REDRIVES_MAX_BYTES = 256 * 1024
 """Of redrives that wait, own bodies included: they travel with the job's state."""
@@ -111,8 +113,12 @@ class Requested(Changing):
         state, now = self.state, workflow.now()
         if self._known(request) is not None:
             return
-        if len(state.triggers) + len(state.beside) >= TRIGGERS_MAX:
+        forced = [row for row in state.beside if row.forced]
+        if len(state.triggers) + len(forced) >= TRIGGERS_MAX:
             raise refusal(failures.TOO_MANY_TRIGGERS, f"{TRIGGERS_MAX} manual runs wait or run already")
+        waiting = sum(len(manual.model_dump_json()) for manual in state.triggers)
+        if state.triggers and waiting + len(request.model_dump_json()) > TRIGGERS_MAX_BYTES:
+            raise refusal(failures.TOO_MANY_TRIGGERS, "manual runs with large bodies wait already")
         if request.force or state.definition.concurrency.policy != "forbid":
             return
         if (key := job_changes.active_key(state, now)) is not None:

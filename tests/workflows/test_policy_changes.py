@@ -197,3 +197,13 @@ async def test_a_redrive_goes_on_at_its_attempt_and_is_not_doubled(fleet: Fleet,
     found = await seen(job, lambda found: found.stats.succeeded == 1)
     assert found.scheduled_runs == 0
     assert len(sink.at(f"/{name}")) == 1
+
+
+async def test_manual_runs_with_large_bodies_wait_within_a_bound(fleet: Fleet, sink: Sink) -> None:
+    """What waits has to fit into one payload when the job continues as new."""
+    _, job, gate = await active(fleet, sink, "queue")
+    for number in range(5):
+        await trigger(job, f"large-{number}", body="x" * 50_000)
+    kind, message = await refusal(trigger(job, "one-too-many", body="x" * 50_000))
+    assert (kind, message) == (failures.TOO_MANY_TRIGGERS, "manual runs with large bodies wait already")
+    gate.open()
