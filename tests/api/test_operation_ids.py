@@ -52,6 +52,8 @@ OPERATIONS = {
     "previewSchedule": ("POST /v1/schedules/preview", "jobs:read"),
     "streamEvents": ("GET /v1/events", "jobs:read"),
     "listAudit": ("GET /v1/audit", "jobs:read"),
+    "getTenant": ("GET /v1/tenant", "jobs:read"),
+    "patchTenant": ("PATCH /v1/tenant", "tenant:write"),
     "health": ("GET /healthz", None),
     "readiness": ("GET /readyz", None),
     "metrics": ("GET /metrics", None),

@@ -26,7 +26,33 @@ def test_names_are_what_they_were() -> None:
     assert names.job_workflow_id("acme", "report~2") == "job/acme/report~2"
     assert names.scheduled_key("acme", "report", NINE) == "acme/report:2026-12-01T09:00:00Z"
     assert names.manual_key("acme", "report~2", "r_1") == "acme/report~2:manual-r_1"
+    assert names.backfill_key("acme/report:2026-12-01T09:00:00Z", 7) == "acme/report:2026-12-01T09:00:00Z+b7"
     assert names.execution_id("acme/report:manual-r", 3) == "acme/report:manual-r:3"
+
+
+@pytest.mark.parametrize("suffix", ["", "+r1", "+b12", "+b3+r4"])
+def test_every_key_of_an_occurrence_leads_to_its_own(suffix: str) -> None:
+    own = names.scheduled_key("acme", "report", NINE)
+    assert names.occurrence_key(own + suffix) == own
+
+
+@pytest.mark.parametrize("other", ["+x1", "+b0", "+b", "+b1+"])
+def test_what_is_no_rerun_or_backfill_stays(other: str) -> None:
+    assert names.occurrence_key(f"acme/report:x{other}") == f"acme/report:x{other}"
+
+
+@pytest.mark.parametrize(
+    ("key", "arguments", "name"),
+    [
+        ("acme/report:manual-r_1", (), "r_1"),
+        ("acme/report:2026-12-01T09:00:00Z", (3,), "2026-12-01T09:00:00Z/3"),
+        ("acme/report:2026-12-01T09:00:00Z", (3, 2), "2026-12-01T09:00:00Z+b2/3"),
+        ("acme/report:2026-12-01T09:00:00Z+b2", (1, 2), "2026-12-01T09:00:00Z+b2"),
+    ],
+)
+def test_runs_beside_a_job_never_share_a_name(key: str, arguments: tuple[int, ...], name: str) -> None:
+    assert names.run_name(key, *arguments) == name
+    assert names.first_attempt_of(name) == (arguments[0] if arguments else 1)
 
 
 @given(JOBS, GENERATIONS)

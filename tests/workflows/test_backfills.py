@@ -214,6 +214,30 @@ async def test_a_database_that_is_away_holds_up_the_backfill_and_nothing_else(
     assert len(keys) == len(set(keys)), "what ran meanwhile has succeeded, though nobody could write it down"
 
 
+async def test_what_waits_in_line_is_not_started_a_second_time(fleet: Fleet, sink: Sink) -> None:
+    """The loop has not settled it: the backfill waits for that, and then finds that it has succeeded."""
+    gate = Gate(sink, "/in-line")
+    job = await fleet.create(
+        fresh("in-line"),
+        {
+            "schedule": {"every": 1},
+            "concurrency": {"policy": "queue"},
+            "target": {"url": sink.url("/in-line")},
+        },
+    )
+    [arrival] = await sink.wait_for("/in-line", 1)
+    await asyncio.sleep(2.2)
+    until = datetime.now(UTC)
+    begin = datetime.fromisoformat(arrival.headers["carillon-scheduled-time"])
+    await backfill(job, begin, until)
+    gate.open()
+    found = await seen(job, done)
+    assert counts(first(found)) == (0, 0, 0, 0)
+    due = [datetime.fromisoformat(one.headers["carillon-scheduled-time"]) for one in sink.at("/in-line")]
+    assert len(due) == len(set(due))
+    assert len([one for one in due if one < until]) >= 3
+
+
 async def test_regular_occurrences_are_late_by_at_most_one_run(fleet: Fleet, sink: Sink) -> None:
     taken = 0.25
 
@@ -226,9 +250,9 @@ async def test_regular_occurrences_are_late_by_at_most_one_run(fleet: Fleet, sin
         fresh("regular"),
         {"schedule": {"every": 2, "anchor": DAY.isoformat()}, "target": {"url": sink.url("/regular")}},
     )
-    await backfill(job, DAY, DAY + timedelta(seconds=40), total=20)
+    await backfill(job, DAY, DAY + timedelta(seconds=20), total=10)
     found = await seen(job, done)
-    assert counts(first(found)) == (20, 20, 0, 0)
+    assert counts(first(found)) == (10, 10, 0, 0)
     arrivals = sink.at("/regular")
     keys = [one.key for one in arrivals]
     assert len(keys) == len(set(keys))
@@ -236,13 +260,13 @@ async def test_regular_occurrences_are_late_by_at_most_one_run(fleet: Fleet, sin
     late = [
         one.at - datetime.fromisoformat(one.headers["carillon-scheduled-time"]).timestamp() for one in regular
     ]
-    assert len(regular) >= 2
+    assert regular
     assert max(late) < taken + 1.5, "one run, and what a loaded machine takes"
     assert found.stats.missed == found.stats.skipped == 0
 
 
 async def test_a_held_run_makes_way_for_a_backfill_and_is_on_time(fleet: Fleet, sink: Sink) -> None:
-    when = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=5)
+    when = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=4)
     job = await fleet.create(
         fresh("way"), {"schedule": {"every": 60, "anchor": (when - timedelta(hours=1)).isoformat()},
                        "target": {"url": sink.url("/way")}},
@@ -304,14 +328,14 @@ async def test_a_backfill_goes_on_in_the_next_history(
     seen_so_far: list[tuple[int, ...]] = []
     async with impatient_fleet(temporal_client, temporal_settings, monkeypatch, RUNS_PER_HISTORY=15) as fleet:
         job = await fleet.create(fresh("histories"), definition(sink, "/histories"))
-        await backfill(job, minute(0), minute(70), total=70)
+        await backfill(job, minute(0), minute(60), total=60)
 
         def noted(found: JobView) -> bool:
             seen_so_far.append(counts(first(found)))
             return done(found)
 
         found = await seen(job, noted)
-    assert counts(first(found)) == (70, 70, 0, 0)
-    assert [one.key for one in sink.at("/histories")] == [own_key(job, number) for number in range(70)]
+    assert counts(first(found)) == (60, 60, 0, 0)
+    assert [one.key for one in sink.at("/histories")] == [own_key(job, number) for number in range(60)]
     for earlier, later in pairwise(seen_so_far):
         assert all(a <= b for a, b in zip(earlier, later, strict=True))

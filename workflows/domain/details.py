@@ -95,6 +95,7 @@ def describe(state: JobState) -> str:
             lines.append(f"it {has} in the group `{state.place.group}`")
     elif state.plan:
         lines.append(f"next: {rfc3339(state.plan[0].fires_at)}")
+    lines += [f"backfill b{one.number}: {one.started} of {one.total} begun" for one in backfill.opened(state)]
     if last is not None:
         lines.append(f"last: `{last.key}` {last.outcome}" + (f" ({last.reason})" if last.reason else ""))
     counts = state.stats

@@ -203,6 +203,22 @@ def test_a_run_that_was_put_back_is_started_once_in_all_and_in_its_place() -> No
     assert one.started == 1
 
 
+def test_a_pause_meets_a_run_that_waits_for_its_group_or_its_retry() -> None:
+    """The one waits for another turn, the other ends as any retry does."""
+    job = state([50])
+    one = accepted(job, -5, -4)
+    run = begin(job, one)
+    stop = StopIntent(intent="if_held", reason="paused")
+    job_changes.stop_waiting(job, run, stop, at(0))
+    assert (job.run, len(one.page)) == (None, 2)
+    run = begin(job, one)
+    told = report("failed", fired=0, ended=0.5)
+    job_state.ended(job, run, job_state.attempt_input(job, run), told, told.ended_at)
+    assert (job.run, run.attempt) == (run, 2)
+    job_changes.stop_waiting(job, run, stop, at(1))
+    assert (job.run, len(one.page), one.dead_lettered) == (None, 1, 1)
+
+
 @pytest.mark.parametrize("calling", [False, True])
 def test_an_edit_puts_a_run_back_that_no_worker_has(calling: bool) -> None:
     job = state([50])
