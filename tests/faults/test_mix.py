@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.mix import play_all
 
-ROUNDS, SECONDS, SEED = (int(part) for part in os.environ.get("CARILLON_FAULTS", "1 25 1").split())
+ROUNDS, SECONDS, SEED = (int(part) for part in os.environ.get("CARILLON_FAULTS", "1 20 1").split())
 
 
 @pytest.mark.timeout(180 + ROUNDS * (SECONDS + 180))

@@ -195,11 +195,11 @@ async def test_a_result_that_comes_together_with_the_occurrence_that_replaces_it
         "concurrency": {"policy": "replace"},
         "heartbeat_timeout": 20,
     }
-    anchor = await watched.every("together", 6, **policy)
+    anchor = await watched.every("together", 4, **policy)
     await receiver.wait_for("together")
-    await until(anchor + 6 - 0.8)
+    await until(anchor + 4 - 0.8)
     send(worker, signal.SIGKILL)
-    await until(anchor + 6 + 0.2)
+    await until(anchor + 4 + 0.2)
     done.set()
     await receiver.wait_for("together", 2)
     found = await watched.settle()
