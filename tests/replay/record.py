@@ -6,6 +6,7 @@ Done once for each release, just before it; what is recorded is never changed af
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import os
 import signal
@@ -21,6 +22,7 @@ from aiohttp import web
 from temporalio.client import WorkflowHandle
 
 from api.cli.ports import choose_ports
+from infra.callback_token import CallbackTokens
 from infra.settings import Settings
 from infra.temporal.binary import find_binary
 from infra.temporal.client import connect_when_ready
@@ -29,6 +31,8 @@ from infra.temporal.namespace import ensure_search_attributes
 from tests.fleet import Fleet, actor
 from tests.sink import Arrival, Sink
 from workflows.contracts import names
+from workflows.contracts.backfill import BackfillRequest, CancelBackfill
+from workflows.contracts.dead_letter import LetterRedriven, RedriveLetter
 from workflows.contracts.job import (
     DeleteRequest,
     EditRequest,
@@ -38,6 +42,7 @@ from workflows.contracts.job import (
     Triggered,
     TriggerRequest,
 )
+from workflows.domain import callback
 
 HISTORIES = Path(__file__).parent / "histories"
 Job = WorkflowHandle[Any, Any]
@@ -165,8 +170,129 @@ async def group(fleet: Fleet, sink: Sink) -> Job:
     return fleet.client.get_workflow_handle(names.group_workflow_id("acme", "recorded"))
 
 
+async def slow(arrival: Arrival, before: int) -> web.Response:
+    """Longer than the interval of the jobs below."""
+    await asyncio.sleep(2.5)
+    return web.Response(text="ok")
+
+
+async def queued(fleet: Fleet, sink: Sink) -> Job:
+    """Waits in line, with room for one."""
+    sink.answers["/queued"] = slow
+    policy = {"concurrency": {"policy": "queue", "max_queued": 1}}
+    job = await fleet.create("queued", {"schedule": {"every": 1}, **policy, **target(sink, "/queued")})
+    await sink.wait_for("/queued", 4, within=60)
+    return job
+
+
+async def replaced(fleet: Fleet, sink: Sink) -> Job:
+    """Each run breaks off the one before; one waits for its retry when it is replaced."""
+
+    async def answer(arrival: Arrival, before: int) -> web.Response:
+        await asyncio.sleep(2.5 if before else 0)
+        return web.Response(status=200 if before else 500)
+
+    sink.answers["/replaced"] = answer
+    policy = {"concurrency": {"policy": "replace"}, "retry": {"initial_interval": 20}}
+    job = await fleet.create("replaced", {"schedule": {"every": 2}, **policy, **target(sink, "/replaced")})
+    await sink.wait_for("/replaced", 4, within=60)
+    return job
+
+
+async def allowed(fleet: Fleet, sink: Sink) -> Job:
+    """Two beside the loop at most, further ones in line; a trigger finds no place."""
+
+    async def slower(arrival: Arrival, before: int) -> web.Response:
+        await asyncio.sleep(4.5)
+        return web.Response(text="ok")
+
+    sink.answers["/allowed"] = slower
+    policy = {"concurrency": {"policy": "allow", "limit": 3}}
+    job = await fleet.create("allowed", {"schedule": {"every": 1}, **policy, **target(sink, "/allowed")})
+    await sink.wait_for("/allowed", 3)
+    trigger = TriggerRequest(request="in-line", actor=actor())
+    await job.execute_update(names.UPDATE_TRIGGER, trigger, result_type=Triggered)
+    await sink.wait_for("/allowed", 9, within=60)
+    return job
+
+
+async def redriven(fleet: Fleet, sink: Sink) -> Job:
+    """A dead letter, an incident, a redrive that succeeds."""
+
+    async def answer(_: Arrival, before: int) -> web.Response:
+        return web.Response(status=500 if before < 2 else 200)
+
+    sink.answers["/redriven"] = answer
+    retry = {"max_attempts": 2, "initial_interval": 1, "jitter": 0}
+    job = await fleet.create("redriven", {"schedule": {"in": 1}, "retry": retry, **target(sink, "/redriven")})
+    arrivals = await sink.wait_for("/redriven", 2)
+    letter = fleet.client.get_workflow_handle(names.dead_letter_workflow_id(arrivals[0].key))
+    await asyncio.sleep(3)
+    request = RedriveLetter(actor=actor())
+    await letter.execute_update(names.UPDATE_REDRIVE, request, result_type=LetterRedriven)
+    await letter.result()
+    await asyncio.sleep(2)
+    return job
+
+
+async def letter(fleet: Fleet, sink: Sink) -> Job:
+    """The dead letter of that job."""
+    arrivals = await sink.wait_for("/redriven", 3, within=60)
+    found = fleet.client.get_workflow_handle(names.dead_letter_workflow_id(arrivals[0].key))
+    await found.result()
+    return found
+
+
+async def incident(fleet: Fleet, sink: Sink) -> Job:
+    """The incident of that job, told and over."""
+    await sink.wait_for("/redriven", 3, within=60)
+    found = fleet.client.get_workflow_handle(names.incident_workflow_id("acme", "dead_letter", "redriven"))
+    await found.result()
+    return found
+
+
+async def called_back(fleet: Fleet, sink: Sink) -> Job:
+    """With its target, lost, delivered again, completed by the API's means."""
+
+    async def accept(_: Arrival, before: int) -> web.Response:
+        return web.Response(status=202)
+
+    sink.answers["/called-back"] = accept
+    definition = {"schedule": {"in": 1}, "completion": "callback", "heartbeat_timeout": 3}
+    job = await fleet.create("called-back", {**definition, **target(sink, "/called-back")})
+    _, again = await sink.wait_for("/called-back", 2)
+    tokens = CallbackTokens(fleet.settings.signing_secret.get_secret_value())
+    claims = tokens.open(again.headers["carillon-callback"].rpartition("/")[2])
+    activity = fleet.client.get_async_activity_handle(task_token=base64.b64decode(claims.task_token))
+    await activity.complete(callback.succeeded(claims, "done", datetime.now(UTC)))
+    await asyncio.sleep(2)
+    return job
+
+
+async def backfilled(fleet: Fleet, sink: Sink) -> Job:
+    """Ten occurrences of the past between regular ones, then one that is cancelled."""
+    anchor = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10)
+    schedule = {"every": 4, "anchor": anchor.isoformat()}
+    job = await fleet.create("backfilled", {"schedule": schedule, **target(sink, "/backfilled")})
+    await sink.wait_for("/backfilled", 1)
+    for cancelled in (False, True):
+        request = BackfillRequest(
+            from_=anchor, to=anchor + timedelta(seconds=40), only="all", total=10, actor=actor()
+        )
+        await job.execute_update(names.UPDATE_BACKFILL, request)
+        await sink.wait_for("/backfilled", len(sink.at("/backfilled")) + 4, within=60)
+        if cancelled:
+            cancel = CancelBackfill(number=2, actor=actor())
+            await job.execute_update(names.UPDATE_CANCEL_BACKFILL, cancel)
+        else:
+            await sink.wait_for("/backfilled", len(sink.at("/backfilled")) + 9, within=60)
+    await sink.wait_for("/backfilled", len(sink.at("/backfilled")) + 2)
+    return job
+
+
 SCENES: tuple[Scene, ...] = (
-    held, slept, retried, behind, overlapped, changed, forced, grouped, group,
+    held, slept, retried, behind, overlapped, changed, forced, grouped, group, queued, replaced, allowed,
+    redriven, letter, incident, called_back, backfilled,
 )  # fmt: skip
 
 
@@ -197,11 +323,14 @@ def main(release: str) -> None:
             binary=find_binary(environment=os.environ), data_dir=Path(directory), port=port, ui_port=None,
             host="127.0.0.1",
         )  # fmt: skip
-        with subprocess.Popen(server.command(), cwd=directory, stdout=subprocess.DEVNULL) as process:
+        with subprocess.Popen(
+            server.command(), cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as process:
             settings = Settings(
                 temporal_address=server.address,
                 signing_secret="histories-hold-no-secret-of-anybody",
                 allow_networks=("127.0.0.0/8",),
+                public_url="http://127.0.0.1:9",
             )
             try:
                 asyncio.run(record(release, settings))
