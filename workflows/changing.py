@@ -117,7 +117,7 @@ class Changing(Watched):
         try:
             await handle.signal(names.SIGNAL_STOP, reason)
         except ApplicationError:  # it is gone
-            self.state.beside = [other for other in self.state.beside if other.key != row.key]
+            job_changes.forget_beside(self.state, row, workflow.now())
 
     @workflow.query(name=names.QUERY_VIEW)
     def view(self) -> JobView:

@@ -204,12 +204,18 @@ def active_key(state: JobState, now: datetime) -> str | None:
     return waiting[0].key if waiting else None
 
 
+def forget_beside(state: JobState, row: BesideRun, now: datetime) -> None:
+    """A run beside the loop is gone, and nothing more will be heard of it."""
+    if row in state.beside:
+        state.beside = [known for known in state.beside if known.key != row.key]
+        backfill.ended(state, row.backfill, "cancelled", now)
+
+
 def lost_beside(state: JobState, row: BesideRun, now: datetime) -> None:
     """A run beside the loop is gone without a word: somebody terminated its workflow."""
     if row not in state.beside:
         return
-    state.beside = [known for known in state.beside if known.key != row.key]
-    backfill.ended(state, row.backfill, "cancelled", now)
+    forget_beside(state, row, now)
     used = names.first_attempt_of(row.name) + state.definition.retry.max_attempts - 1
     seq = sequence(used, 999, FINAL_PHASE)  # later than any word of a run that did not tell how far it came
     ended = row.model_copy(
