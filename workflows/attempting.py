@@ -121,7 +121,9 @@ class Attempting(Grouping):
         elif report.outcome == "cancelled" and not report.fired:
             job_state.stopped_unfired(state, run, call.inp, call.intent, now)
         else:
-            job_state.ended(state, run, call.inp, report, now)
+            # Histories of 0.1.0 tried again what failed as it was to stop.
+            stopped = call.stop_now_reason if state.runs_errands else None
+            job_state.ended(state, run, call.inp, report, now, stopped=stopped)
             if call.inp.definition.completion == "callback":
                 self._start_flush()  # nobody who reports the end of a callback run writes its row
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Sequence
+from datetime import timedelta
 
 from aiohttp import web
 from temporalio.client import Client
 
 from infra.settings import Settings
-from tests.fleet import Fleet, actor, fresh, view
+from tests.fleet import Fleet, MemoryRecorder, actor, fresh, view
 from tests.sink import Arrival, Sink
+from tests.workflows.asking import answers, stored
 from workflows.contracts import names
-from workflows.contracts.job import JobChanged, PauseRequest, ResumeRequest
+from workflows.contracts.job import CancelRequest, JobChanged, PauseRequest, ResumeRequest
+from workflows.contracts.records import Record
 
 JOBS = 20
 TRIES = 10
@@ -78,3 +82,36 @@ async def test_no_run_fires_after_an_answer_that_said_stopped(
     assert stopped > 20
     assert in_flight > 3  # fewer on a busy machine, where runs fire late
     assert sorted(waits)[len(waits) // 2] < 1.0  # 0.03 s on an idle machine
+
+
+class SlowRecorder(MemoryRecorder):
+    """Takes its time over the end of an attempt, so that a stop can come before the report."""
+
+    async def store(self, records: Sequence[Record], wait: timedelta) -> bool:
+        await asyncio.sleep(1)
+        return await super().store(records, wait)
+
+
+async def test_a_cancel_that_meets_the_report_of_a_failure_ends_the_run(
+    temporal_client: Client, temporal_settings: Settings, sink: Sink
+) -> None:
+    """The attempt has failed, the job does not know it yet: it is not tried again after the answer."""
+    fleet = await Fleet(temporal_client, temporal_settings, recorder=SlowRecorder()).start()
+    answers(sink, "/failing", 500)
+    retry = {"initial_interval": 1, "jitter": 0}
+    once = {"schedule": {"in": 0}, "target": {"url": sink.url("/failing")}, "retry": retry}
+    try:
+        job = await fleet.create(fresh("failing"), once)
+        await sink.wait_for("/failing", 1)
+        current = (await view(job)).current
+        assert current is not None
+        await asyncio.sleep(0.3)  # the answer has come, and the row is being written
+        asked = CancelRequest(key=current.key, actor=actor())
+        answer = await job.execute_update(names.UPDATE_CANCEL, asked, result_type=JobChanged)
+        assert answer.in_flight == []
+        await asyncio.sleep(2)
+        assert len(sink.at("/failing")) == 1
+        rows = await stored(fleet, job, lambda rows: rows[0].ended_at is not None)
+        assert [(row.outcome, row.reason) for row in rows] == [("cancelled", "asked")]
+    finally:
+        await fleet.stop()

@@ -175,8 +175,10 @@ def stopped_unfired(state: JobState, run: RunState, inp: AttemptInput, stop: Sto
     # else: an edit came; the retry keeps its time, under the new definition
 
 
-def ended(state: JobState, run: RunState, inp: AttemptInput, report: AttemptReport, now: datetime) -> None:
-    """The attempt has an outcome: a retry, or the end of the execution."""
+def ended(state: JobState, run: RunState, inp: AttemptInput, report: AttemptReport, now: datetime, *,
+          stopped: str | None = None) -> None:  # fmt: skip
+    """The attempt has an outcome: a retry, or the end of the execution. ``stopped``: the reason, if it was
+    to stop wherever it was and came back by itself before the stop reached it; then nothing follows."""
     served(state, run)
     verdict = history.verdict(inp, report)
     record = history.attempt_record(inp, report, verdict)
@@ -187,6 +189,8 @@ def ended(state: JobState, run: RunState, inp: AttemptInput, report: AttemptRepo
         letters.remember(run, record.attempt)
     if verdict.retry_at is None:
         finished(state, run, verdict.outcome, verdict.reason, report.ended_at, record.execution)
+    elif stopped is not None:
+        settle(state, run, inp, history.stopped(stopped), stopped, now)
     elif state.deleted or _is_paused(state, now):
         settle(state, run, inp, "dead_lettered", "deleted" if state.deleted else "paused", now)
     else:

@@ -440,6 +440,20 @@ def test_a_deleted_job_tries_nothing_again() -> None:
     assert told(job)[-1] == ("dead_lettered", "deleted", 1)
 
 
+@pytest.mark.parametrize(
+    ("reason", "outcome"),
+    [("asked", "cancelled"), ("replaced", "replaced"), ("deleted", "cancelled")],
+)
+def test_a_run_that_fails_before_its_stop_reaches_it_is_not_tried_again(reason: str, outcome: str) -> None:
+    """The answer to the stop has said that no request is written after it."""
+    job = state(deleted=reason == "deleted")
+    run, inp = begun(job)
+    back = report("failed", fired=1, ended=1.1)
+    job_state.ended(job, run, inp, back, back.ended_at, stopped=reason)
+    assert job.run is None
+    assert told(job)[-1] == (outcome, reason, 1)
+
+
 # -- manual runs -----------------------------------------------------------------------------------
 
 
