@@ -74,14 +74,21 @@ def test_no_token_is_taken_with_a_single_character_changed() -> None:
         assert token[:20] not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "token",
-    [
-        "", "c1", "c1A", "c2" + "A" * 100, "c1" + "A" * 100, "c1" + "A" * TOKEN_MAX, "c1" + "=" * 40,
-        "c1" + "ä" * 40, TOKENS.seal(CLAIMS) + "\n", CallbackTokens("another").seal(CLAIMS),
-    ],
-    ids=str,
-)  # fmt: skip
+REFUSED = {
+    "nothing": "",
+    "a version alone": "c1",
+    "too short": "c1A",
+    "another version": "c2" + "A" * 100,
+    "never sealed": "c1" + "A" * 100,
+    "too long": "c1" + "A" * TOKEN_MAX,
+    "padding": "c1" + "=" * 40,
+    "not ASCII": "c1" + "ä" * 40,
+    "a line break behind it": TOKENS.seal(CLAIMS) + "\n",
+    "of another installation": CallbackTokens("another").seal(CLAIMS),
+}
+
+
+@pytest.mark.parametrize("token", REFUSED.values(), ids=REFUSED)
 def test_what_was_not_sealed_here_is_refused(token: str) -> None:
     with pytest.raises(NoCallbackToken):
         TOKENS.open(token)
