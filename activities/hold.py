@@ -40,6 +40,8 @@ WAKE_SLACK = timedelta(seconds=1)
 REAP_SPREAD = 4.0
 """From the second redelivery on a run waits a hashed 0 to 4 s, so that poison jobs part company."""
 FENCE_AGAIN = 0.2
+FENCE_STALLED = 0.5
+"""A fence that took so many seconds met a server that stood still, or one with a long line before it."""
 TURNSTILE_AGAIN = 0.25
 
 log = logging.getLogger(__name__)
@@ -318,12 +320,21 @@ class Hold:
     # -- fence and lease ---------------------------------------------------------------------------
 
     async def _pass_fence(self) -> None:
-        """Ask until the server answers; it may take the run away, and then nothing is written."""
+        """Ask until the server answers; it may take the run away, and then nothing is written.
+
+        A server that stood still goes through what waited for it in any order, so a beat that said held
+        may come after the fence: then the fence is passed once more, to have the last word.
+        """
+        stalled = confirmed = False
         while True:
+            begun = self._clock.elapsed()
             passed = await self._lease.pass_fence(self._details("fired", deliveries=self.deliveries + 1))
+            stalled = stalled or passed is Passed.UNKNOWN or self._clock.elapsed() - begun > FENCE_STALLED
             if passed is Passed.YES:
-                return
-            if passed is not Passed.UNKNOWN:
+                if confirmed or not stalled:
+                    return
+                confirmed = True
+            elif passed is not Passed.UNKNOWN:
                 self._places.telemetry.fence_refused()
                 self.lost = passed is Passed.GONE
                 raise _Ended(self._report("cancelled", reason="stopped"))

@@ -235,6 +235,26 @@ async def test_a_holder_that_may_have_died_between_its_write_and_its_first_word_
     assert len(worker.fences.asked) == 1, "whoever comes second says so before it fires"
 
 
+@pytest.mark.parametrize(
+    ("answers", "takes", "asked"),
+    [
+        pytest.param([], 0.0, 1, id="at-once"),
+        pytest.param([Passed.UNKNOWN, Passed.UNKNOWN], 0.0, 4, id="silent-for-a-while"),
+        pytest.param([], 0.8, 2, id="slow"),
+        pytest.param([Passed.UNKNOWN, Passed.GONE], 0.0, 2, id="gone"),
+    ],
+)
+async def test_a_fence_that_met_a_stalled_server_is_passed_once_more(
+    answers: list[Passed], takes: float, asked: int
+) -> None:
+    """What waited with it at the server may be heard after it; only the next word is the last for sure."""
+    worker = Worker(attempt(20), fences=answers)
+    worker.fences.takes = takes
+    await worker.report()
+    assert len(worker.fences.asked) == asked
+    assert len(worker.target.written) == (Passed.GONE not in answers)
+
+
 async def test_no_beat_says_less_than_the_fence_that_is_on_its_way() -> None:
     """The server keeps the word that came last; if that were ``held``, the next holder would take a run
     that had fired for one that had not."""
