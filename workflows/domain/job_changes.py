@@ -142,7 +142,12 @@ def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: b
     if moves:
         backfill.keep_timing(state)
         alive = run.occurrence.scheduled_time if run is not None and calling else None
-        past = [one for one in state.plan if one.scheduled_time <= at and one.scheduled_time != alive]
+        beside = {row.scheduled_time for row in state.beside if is_planned(row.trigger)}
+        past = [
+            one
+            for one in state.plan
+            if one.scheduled_time <= at and one.scheduled_time != alive and one.scheduled_time not in beside
+        ]
         if past:
             job_records.record_stretch(state, job_records.stretch_of(past), "missed", "edited", at)
         if run is not None and is_planned(run.occurrence.trigger) and alive is not None:

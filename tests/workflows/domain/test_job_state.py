@@ -79,92 +79,6 @@ def test_only_an_empty_plan_says_that_max_runs_is_used_up() -> None:
     assert job.plan_exhausted
 
 
-# -- overlap ---------------------------------------------------------------------------------------
-
-OVERLAPS: dict[str, tuple[list[float], float, list[tuple[str, str | None, int]], list[float]]] = {
-    "nothing fell due": ([1, 2, 3], 1.9, [], [2, 3]),
-    "the end itself is free": ([1, 2, 3], 2, [], [2, 3]),
-    "one of three": ([1, 2, 3], 2.1, [("skipped", "overlap", 1)], [3]),
-    "two of three": ([1, 2, 3, 4], 3.5, [("skipped", "overlap", 2)], [4]),
-}
-
-
-@pytest.mark.parametrize(("plan", "ended", "rows_told", "left"), OVERLAPS.values(), ids=OVERLAPS)
-def test_what_fell_due_while_a_run_was_active_is_skipped_as_one_row(
-    plan: list[float], ended: float, rows_told: list[tuple[str, str | None, int]], left: list[float]
-) -> None:
-    job = state(plan)
-    begun(job)
-    comes_back(job, report(fired=1, ended=ended, stored=True))
-    assert told(job) == rows_told
-    assert minutes(job) == left
-    assert job.stats.skipped == sum(count for _, _, count in rows_told)
-
-
-def test_a_whole_batch_overlapped_is_handed_to_the_planner() -> None:
-    """It alone knows what lies behind the batch, and counts all of it in one row."""
-    job = state((1, 2, 3))
-    begun(job)
-    comes_back(job, report(fired=1, ended=60, stored=True))
-    assert (job.plan, told(job)) == ([], [])
-    asked = job_state.plan_input(job, at(60))
-    assert (asked.after, asked.passed_until) == (at(1), at(60) - timedelta(microseconds=1))
-    passed = Stretch(count=58, first=at(2), last=at(59))
-    job_state.adopt(job, Plan(occurrences=planned(60), passed=passed, cursor=at(59)), at(60))
-    assert told(job) == [("skipped", "overlap", 58)]
-    assert (job.passed_until, job.cursor, job.stats.skipped) == (None, at(59), 58)
-
-
-DROPPED = {
-    "by an edit": lambda job: job_changes.edit(job, definition(description="new"), at(1.5), calling=True),
-    "by a newer tzdata": lambda job: job_state.drop_plan(job),
-    "by a pause that has ended": lambda job: job_changes.end_pause(job, at(1.5)),
-}
-
-
-@pytest.mark.parametrize("drop", DROPPED.values(), ids=DROPPED)
-def test_a_plan_dropped_during_a_run_does_not_set_free_what_fell_due_meanwhile(drop: Any) -> None:
-    job = state()
-    begun(job)
-    drop(job)
-    comes_back(job, report(fired=1, ended=3.5, stored=True))
-    asked = job_state.plan_input(job, at(3.5))
-    assert asked.passed_until is not None
-    assert at(3) <= asked.passed_until < at(3.5)
-
-
-def test_the_end_of_a_schedule_leaves_nothing_to_the_planner() -> None:
-    job = state((1,), plan_exhausted=True)
-    begun(job)
-    comes_back(job, report(fired=1, ended=60))
-    assert (job.passed_until, job.blocked_since, job.plan_exhausted) == (None, None, True)
-
-
-def test_an_occurrence_waits_behind_a_manual_run_instead_of_being_skipped() -> None:
-    job = state()
-    begun_by_hand(job, 0.5)
-    comes_back(job, report(fired=0.5, ended=1.5, stored=True))
-    assert (told(job), minutes(job)) == ([], [1, 2, 3, 4])
-    assert job_state.plan_input(job, at(1.5)).blocked_since == at(0.5)
-
-
-def test_what_was_held_up_is_forgotten_when_it_has_run() -> None:
-    """Else an outage long after would not be one for the occurrence that was newest then."""
-    job = state()
-    begun_by_hand(job, 0.5)
-    comes_back(job, report(fired=0.5, ended=1.5, stored=True))
-    begun(job)
-    comes_back(job, report(fired=1.6, ended=1.7, stored=True))
-    assert job_state.plan_input(job, at(9)).blocked_since is None
-
-
-def test_an_occurrence_waits_behind_a_run_that_started_later_than_its_grace() -> None:
-    job = state(definition=definition(catch_up={"grace": 30}))
-    begun(job)
-    comes_back(job, report(fired=1.6, ended=2.2, stored=True))
-    assert (told(job), minutes(job), job.blocked_since) == ([], [2, 3, 4], at(1.6))
-
-
 # -- stops -----------------------------------------------------------------------------------------
 
 
@@ -291,88 +205,6 @@ def test_a_run_that_came_too_late_is_left_to_the_planner() -> None:
     assert (job.run, job.plan, job_state.plan_input(job, at(5)).late_until) == (None, [], at(1))
 
 
-# -- edits -----------------------------------------------------------------------------------------
-
-
-def test_a_new_timing_never_fires_for_the_past_and_says_what_it_left_out() -> None:
-    job = state((1, 2, 3))
-    job_changes.edit(job, definition(**HOURLY), at(2.5), calling=False)
-    assert (told(job), job.cursor, job.plan) == ([("missed", "edited", 2)], at(2.5), [])
-
-
-def test_an_edit_of_anything_else_leaves_what_is_due_to_run() -> None:
-    job = state((1, 2, 3), completed_at=at(0))
-    job_changes.edit(job, definition(description="other"), at(2.5), calling=False)
-    assert (told(job), job.cursor, job.revision, job.completed_at) == ([], at(0), 2, None)
-
-
-def test_an_occurrence_that_its_spread_moves_over_the_edit_is_not_lost() -> None:
-    """Its nominal instant lies before the new cursor, its firing after: no plan would name it again."""
-    job = state((1, 2), spread=0.5)
-    job_changes.edit(job, definition(**HOURLY), at(1.2), calling=False)
-    assert told(job) == [("missed", "edited", 1)]
-
-
-@pytest.mark.parametrize("outcome", ["succeeded", "failed"])
-def test_a_run_in_flight_at_an_edit_counts_for_max_runs(outcome: str) -> None:
-    job = state(definition=definition(max_runs=5))
-    begun(job)
-    job_changes.edit(job, definition(**HOURLY, max_runs=5), at(1.2), calling=True)
-    comes_back(job, report(outcome, fired=1, ended=1.3, stored=True, retryable=False))
-    assert (job.scheduled_runs, job.stats.runs, told(job), job.cursor) == (1, 1, [], at(1.2))
-
-
-def test_a_due_run_that_an_edit_stopped_before_it_fired_is_recorded_and_not_counted() -> None:
-    job = state(definition=definition(max_runs=5))
-    run, inp = begun(job)
-    job_changes.edit(job, definition(**HOURLY, max_runs=5), at(1.01), calling=True)
-    job_state.stopped_unfired(job, run, inp, IF_HELD, at(1.02))
-    assert (job.run, job.scheduled_runs, told(job)) == (None, 0, [("missed", "edited", 1)])
-
-
-@pytest.mark.parametrize("calling", [True, False], ids=["held", "asleep"])
-def test_an_edit_of_a_run_that_is_not_due_records_nothing(calling: bool) -> None:
-    job = state()
-    run, inp = begun(job)
-    job_changes.edit(job, definition(**HOURLY), at(0.5), calling=calling)
-    if calling:
-        job_state.stopped_unfired(job, run, inp, IF_HELD, at(0.5))
-    assert (job.run, told(job), job.scheduled_runs, job.cursor) == (None, [], 0, at(0.5))
-
-
-# -- pauses ----------------------------------------------------------------------------------------
-
-
-def test_the_end_of_a_pause_counts_what_passed_and_runs_none_of_it() -> None:
-    job = state(pause=Pause(since=at(0.5)))
-    job_changes.end_pause(job, at(10.5))
-    asked = job_state.plan_input(job, at(10.6))
-    assert (job.plan, asked.passed_until, asked.after) == ([], at(10.5), at(0))
-    passed = Stretch(count=10, first=at(1), last=at(10))
-    job_state.adopt(job, Plan(occurrences=planned(11), passed=passed, cursor=at(10)), at(10.6))
-    assert told(job) == [("skipped", "paused", 10)]
-    assert job.stats.skipped == 10
-
-
-def test_a_failure_during_a_pause_is_not_tried_again() -> None:
-    job = state()
-    begun(job)
-    job.pause = Pause(since=at(1.1))
-    comes_back(job, report("failed", fired=1, ended=1.2))
-    assert job.run is None
-    assert [outcome for outcome, _, _ in told(job)] == ["retrying", "dead_lettered"]
-    assert rows(job)[1].seq > rows(job)[0].seq
-
-
-def test_a_pause_that_ran_out_during_the_attempt_leaves_its_retry() -> None:
-    job = state()
-    begun(job)
-    job.pause = Pause(since=at(1.1), until=at(1.15))
-    comes_back(job, report("failed", fired=1, ended=1.2))
-    kept, _ = again(job)
-    assert (kept.attempt, told(job)) == (2, [("retrying", None, 1)])
-
-
 # -- lost leases and ends --------------------------------------------------------------------------
 
 LOST: dict[str, tuple[HeartbeatDetails | None, str | None, tuple[int, int] | None, str | None]] = {
@@ -452,27 +284,6 @@ def test_a_run_that_fails_before_its_stop_reaches_it_is_not_tried_again(reason: 
     job_state.ended(job, run, inp, back, back.ended_at, stopped=reason)
     assert job.run is None
     assert told(job)[-1] == (outcome, reason, 1)
-
-
-# -- manual runs -----------------------------------------------------------------------------------
-
-
-def test_the_last_hundred_requests_are_remembered() -> None:
-    job = state()
-    for number in range(150):
-        job_changes.remember_request(job, ManualRun(request=f"r{number}", at=at(0)))
-    assert [one.id for one in job.requests] == [f"r{number}" for number in range(50, 150)]
-    assert job.requests[0].key == "acme/report:manual-r50"
-
-
-def test_what_a_manual_run_would_have_to_run_beside() -> None:
-    job = state()
-    assert job_changes.active_key(job, at(0.5)) is None
-    run, _ = begun(job)
-    assert job_changes.active_key(job, at(0.9)) is None, "a run that is only held"
-    assert job_changes.active_key(job, at(1)) == run.occurrence.key, "due: it may have fired"
-    comes_back(job, report("failed", fired=1, ended=1.1))
-    assert job_changes.active_key(job, at(1.15)) == run.occurrence.key, "waiting for its retry"
 
 
 # -- stretches -------------------------------------------------------------------------------------

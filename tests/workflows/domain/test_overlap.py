@@ -4,14 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.workflows.domain.states import MINUTE, NOON, at, definition, rows, state
+from tests.workflows.domain.states import (
+    MINUTE,
+    NOON,
+    at,
+    begun,
+    begun_by_hand,
+    comes_back,
+    definition,
+    minutes,
+    planned,
+    report,
+    rows,
+    state,
+    told,
+)
 from workflows.contracts.job import JobState, RunState
-from workflows.domain import job_sources, job_state, overlap, planning
+from workflows.contracts.planning import Plan, Stretch
+from workflows.domain import job_changes, job_sources, job_state, overlap, planning
 from workflows.domain.active import of_loop
 
 OCCURRENCES = 60
@@ -110,3 +126,89 @@ def test_the_same_runs_and_the_same_skips(policy: str, batch: int, room: int, du
     assert came.ran == expected.ran
     assert sorted(came.skipped) == sorted(expected.skipped)
     assert (job.stats.skipped, job.stats.missed) == (len(expected.skipped), 0)
+
+
+# -- what the job makes of it -----------------------------------------------------------------------
+
+OVERLAPS: dict[str, tuple[list[float], float, list[tuple[str, str | None, int]], list[float]]] = {
+    "nothing fell due": ([1, 2, 3], 1.9, [], [2, 3]),
+    "the end itself is free": ([1, 2, 3], 2, [], [2, 3]),
+    "one of three": ([1, 2, 3], 2.1, [("skipped", "overlap", 1)], [3]),
+    "two of three": ([1, 2, 3, 4], 3.5, [("skipped", "overlap", 2)], [4]),
+}
+
+
+@pytest.mark.parametrize(("plan", "ended", "rows_told", "left"), OVERLAPS.values(), ids=OVERLAPS)
+def test_what_fell_due_while_a_run_was_active_is_skipped_as_one_row(
+    plan: list[float], ended: float, rows_told: list[tuple[str, str | None, int]], left: list[float]
+) -> None:
+    job = state(plan)
+    begun(job)
+    comes_back(job, report(fired=1, ended=ended, stored=True))
+    assert told(job) == rows_told
+    assert minutes(job) == left
+    assert job.stats.skipped == sum(count for _, _, count in rows_told)
+
+
+def test_a_whole_batch_overlapped_is_handed_to_the_planner() -> None:
+    """It alone knows what lies behind the batch, and counts all of it in one row."""
+    job = state((1, 2, 3))
+    begun(job)
+    comes_back(job, report(fired=1, ended=60, stored=True))
+    assert (job.plan, told(job)) == ([], [])
+    asked = job_state.plan_input(job, at(60))
+    assert (asked.after, asked.passed_until) == (at(1), at(60) - timedelta(microseconds=1))
+    passed = Stretch(count=58, first=at(2), last=at(59))
+    job_state.adopt(job, Plan(occurrences=planned(60), passed=passed, cursor=at(59)), at(60))
+    assert told(job) == [("skipped", "overlap", 58)]
+    assert (job.passed_until, job.cursor, job.stats.skipped) == (None, at(59), 58)
+
+
+DROPPED = {
+    "by an edit": lambda job: job_changes.edit(job, definition(description="new"), at(1.5), calling=True),
+    "by a newer tzdata": lambda job: job_state.drop_plan(job),
+    "by a pause that has ended": lambda job: job_changes.end_pause(job, at(1.5)),
+}
+
+
+@pytest.mark.parametrize("drop", DROPPED.values(), ids=DROPPED)
+def test_a_plan_dropped_during_a_run_does_not_set_free_what_fell_due_meanwhile(drop: Any) -> None:
+    job = state()
+    begun(job)
+    drop(job)
+    comes_back(job, report(fired=1, ended=3.5, stored=True))
+    asked = job_state.plan_input(job, at(3.5))
+    assert asked.passed_until is not None
+    assert at(3) <= asked.passed_until < at(3.5)
+
+
+def test_the_end_of_a_schedule_leaves_nothing_to_the_planner() -> None:
+    job = state((1,), plan_exhausted=True)
+    begun(job)
+    comes_back(job, report(fired=1, ended=60))
+    assert (job.passed_until, job.blocked_since, job.plan_exhausted) == (None, None, True)
+
+
+def test_an_occurrence_waits_behind_a_manual_run_instead_of_being_skipped() -> None:
+    job = state()
+    begun_by_hand(job, 0.5)
+    comes_back(job, report(fired=0.5, ended=1.5, stored=True))
+    assert (told(job), minutes(job)) == ([], [1, 2, 3, 4])
+    assert job_state.plan_input(job, at(1.5)).blocked_since == at(0.5)
+
+
+def test_what_was_held_up_is_forgotten_when_it_has_run() -> None:
+    """Else an outage long after would not be one for the occurrence that was newest then."""
+    job = state()
+    begun_by_hand(job, 0.5)
+    comes_back(job, report(fired=0.5, ended=1.5, stored=True))
+    begun(job)
+    comes_back(job, report(fired=1.6, ended=1.7, stored=True))
+    assert job_state.plan_input(job, at(9)).blocked_since is None
+
+
+def test_an_occurrence_waits_behind_a_run_that_started_later_than_its_grace() -> None:
+    job = state(definition=definition(catch_up={"grace": 30}))
+    begun(job)
+    comes_back(job, report(fired=1.6, ended=2.2, stored=True))
+    assert (told(job), minutes(job), job.blocked_since) == ([], [2, 3, 4], at(1.6))

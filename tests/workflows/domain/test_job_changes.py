@@ -1,0 +1,149 @@
+"""What people ask of a job: an edit never fires for the past, a pause is counted, a request is known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.workflows.domain.states import (
+    NOON,
+    again,
+    at,
+    begun,
+    comes_back,
+    definition,
+    planned,
+    report,
+    rows,
+    state,
+    told,
+)
+from workflows.contracts.attempt import HeartbeatDetails
+from workflows.contracts.job import ManualRun, StopIntent
+from workflows.contracts.planning import Plan, Stretch
+from workflows.contracts.records import Pause
+from workflows.domain import job_changes, job_sources, job_state
+
+NO_STOP = StopIntent()
+IF_HELD = StopIntent(intent="if_held", reason="paused")
+NOW = StopIntent(intent="now", reason="deleted")
+HOURLY: dict[str, Any] = {"schedule": {"every": "PT1H", "anchor": NOON.isoformat()}}
+
+
+def details(phase: str, **fields: Any) -> HeartbeatDetails:
+    return HeartbeatDetails.model_validate(
+        {"native_attempt": 1, "phase": phase, "deliveries": 0, "reaps": 0, "at": at(1), **fields}
+    )
+
+
+# -- edits -----------------------------------------------------------------------------------------
+
+
+def test_a_new_timing_never_fires_for_the_past_and_says_what_it_left_out() -> None:
+    job = state((1, 2, 3))
+    job_changes.edit(job, definition(**HOURLY), at(2.5), calling=False)
+    assert (told(job), job.cursor, job.plan) == ([("missed", "edited", 2)], at(2.5), [])
+
+
+def test_an_edit_of_anything_else_leaves_what_is_due_to_run() -> None:
+    job = state((1, 2, 3), completed_at=at(0))
+    job_changes.edit(job, definition(description="other"), at(2.5), calling=False)
+    assert (told(job), job.cursor, job.revision, job.completed_at) == ([], at(0), 2, None)
+
+
+def test_an_occurrence_that_its_spread_moves_over_the_edit_is_not_lost() -> None:
+    """Its nominal instant lies before the new cursor, its firing after: no plan would name it again."""
+    job = state((1, 2), spread=0.5)
+    job_changes.edit(job, definition(**HOURLY), at(1.2), calling=False)
+    assert told(job) == [("missed", "edited", 1)]
+
+
+@pytest.mark.parametrize("outcome", ["succeeded", "failed"])
+def test_a_run_in_flight_at_an_edit_counts_for_max_runs(outcome: str) -> None:
+    job = state(definition=definition(max_runs=5))
+    begun(job)
+    job_changes.edit(job, definition(**HOURLY, max_runs=5), at(1.2), calling=True)
+    comes_back(job, report(outcome, fired=1, ended=1.3, stored=True, retryable=False))
+    assert (job.scheduled_runs, job.stats.runs, told(job), job.cursor) == (1, 1, [], at(1.2))
+
+
+def test_a_due_run_that_an_edit_stopped_before_it_fired_is_recorded_and_not_counted() -> None:
+    job = state(definition=definition(max_runs=5))
+    run, inp = begun(job)
+    job_changes.edit(job, definition(**HOURLY, max_runs=5), at(1.01), calling=True)
+    job_state.stopped_unfired(job, run, inp, IF_HELD, at(1.02))
+    assert (job.run, job.scheduled_runs, told(job)) == (None, 0, [("missed", "edited", 1)])
+
+
+@pytest.mark.parametrize("calling", [True, False], ids=["held", "asleep"])
+def test_an_edit_of_a_run_that_is_not_due_records_nothing(calling: bool) -> None:
+    job = state()
+    run, inp = begun(job)
+    job_changes.edit(job, definition(**HOURLY), at(0.5), calling=calling)
+    if calling:
+        job_state.stopped_unfired(job, run, inp, IF_HELD, at(0.5))
+    assert (job.run, told(job), job.scheduled_runs, job.cursor) == (None, [], 0, at(0.5))
+
+
+def test_what_is_being_started_beside_the_loop_is_not_left_out() -> None:
+    """An edit may come while its workflow is started: it runs, and is still in the plan."""
+    job = state((1, 2, 3), definition=definition(concurrency={"policy": "allow"}))
+    run = job_sources.begin_planned(job_sources.alone(job), job.plan[0], at(1))
+    job.beside = [job_sources.beside_row(job, run)]
+    job_changes.edit(job, definition(**HOURLY), at(2.5), calling=False)
+    assert told(job) == [("missed", "edited", 1)]
+
+
+# -- pauses ----------------------------------------------------------------------------------------
+
+
+def test_the_end_of_a_pause_counts_what_passed_and_runs_none_of_it() -> None:
+    job = state(pause=Pause(since=at(0.5)))
+    job_changes.end_pause(job, at(10.5))
+    asked = job_state.plan_input(job, at(10.6))
+    assert (job.plan, asked.passed_until, asked.after) == ([], at(10.5), at(0))
+    passed = Stretch(count=10, first=at(1), last=at(10))
+    job_state.adopt(job, Plan(occurrences=planned(11), passed=passed, cursor=at(10)), at(10.6))
+    assert told(job) == [("skipped", "paused", 10)]
+    assert job.stats.skipped == 10
+
+
+def test_a_failure_during_a_pause_is_not_tried_again() -> None:
+    job = state()
+    begun(job)
+    job.pause = Pause(since=at(1.1))
+    comes_back(job, report("failed", fired=1, ended=1.2))
+    assert job.run is None
+    assert [outcome for outcome, _, _ in told(job)] == ["retrying", "dead_lettered"]
+    assert rows(job)[1].seq > rows(job)[0].seq
+
+
+def test_a_pause_that_ran_out_during_the_attempt_leaves_its_retry() -> None:
+    job = state()
+    begun(job)
+    job.pause = Pause(since=at(1.1), until=at(1.15))
+    comes_back(job, report("failed", fired=1, ended=1.2))
+    kept, _ = again(job)
+    assert (kept.attempt, told(job)) == (2, [("retrying", None, 1)])
+
+
+# -- manual runs -----------------------------------------------------------------------------------
+
+
+def test_the_last_hundred_requests_are_remembered() -> None:
+    job = state()
+    for number in range(150):
+        job_changes.remember_request(job, ManualRun(request=f"r{number}", at=at(0)))
+    assert [one.id for one in job.requests] == [f"r{number}" for number in range(50, 150)]
+    assert job.requests[0].key == "acme/report:manual-r50"
+
+
+def test_what_a_manual_run_would_have_to_run_beside() -> None:
+    job = state()
+    assert job_changes.active_key(job, at(0.5)) is None
+    run, _ = begun(job)
+    assert job_changes.active_key(job, at(0.9)) is None, "a run that is only held"
+    assert job_changes.active_key(job, at(1)) == run.occurrence.key, "due: it may have fired"
+    comes_back(job, report("failed", fired=1, ended=1.1))
+    assert job_changes.active_key(job, at(1.15)) == run.occurrence.key, "waiting for its retry"
