@@ -1,4 +1,7 @@
-"""A run beside its job's loop: a forced manual run, with its own attempts, retries and end."""
+"""A run beside its job's loop, with its own attempts, retries and end.
+
+Forced manual runs and redrives, runs of backfills, what ``allow`` starts, redrives for deleted jobs.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 with workflow.unsafe.imports_passed_through():
     from workflows.attempting import Attempting
     from workflows.contracts import names
-    from workflows.contracts.job import JobState, RunEnded, RunState
+    from workflows.contracts.job import JobState, RunEnded
     from workflows.domain import details, history, incidents, job_changes
 
 
@@ -23,6 +26,8 @@ class RunWorkflow(Attempting):
     @workflow.run
     async def run(self, _: JobState) -> None:
         state = self.state
+        if state.run is None and workflow.patched("stopped-before-its-first-step"):
+            await self._tell_job()
         while state.run is not None or not self._is_told():
             self._settle_group()
             if self._history_is_long():
@@ -33,19 +38,20 @@ class RunWorkflow(Attempting):
             self._send_errands()
             if (run := state.run) is not None:
                 await self._attempt(run)
-                await self._tell_job(run)
+                if state.run is None and state.last_run is None:
+                    state.last_run = history.left_out(run.occurrence, workflow.now())  # it came too late
+                await self._tell_job()
             else:
                 await self._hand_over()
         workflow.set_current_details(details.describe(state))
         await self._errands_done()
         await workflow.wait_condition(workflow.all_handlers_finished)
 
-    async def _tell_job(self, run: RunState) -> None:
+    async def _tell_job(self) -> None:
+        """Of the end, if it has come. The job takes it once, however often it is told."""
         last_run = self.state.last_run
         if last_run is None:
-            if self.state.run is not None:  # a retry follows
-                return
-            last_run = history.left_out(run.occurrence, workflow.now())  # it came too late
+            return
         end = RunEnded(
             last_run=last_run,
             ended_at=last_run.ended_at or workflow.now(),

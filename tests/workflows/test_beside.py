@@ -11,20 +11,24 @@ from aiohttp import web
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 
-from tests.fleet import Fleet, actor, fresh, view
+from tests.fleet import TENANT, Fleet, actor, fresh, view
 from tests.sink import Arrival, Sink
 from workflows.contracts import failures, names
+from workflows.contracts.definition import JobDefinition
 from workflows.contracts.job import (
     CancelRequest,
     DeleteRequest,
     JobChanged,
+    JobState,
     JobView,
+    ManualRun,
     PauseRequest,
     ResumeRequest,
     SkipRequest,
     Triggered,
     TriggerRequest,
 )
+from workflows.domain import job_sources
 
 UPDATES = True
 
@@ -66,6 +70,29 @@ async def test_a_forced_run_runs_beside_the_one_that_is_active(fleet: Fleet, sin
     seen = await until(job, lambda seen: seen.stats.runs == 2)
     assert (seen.stats.succeeded, seen.beside) == (2, [])
     assert len(sink.at("/beside")) == 2
+
+
+async def test_a_run_stopped_before_its_first_step_tells_its_end(fleet: Fleet, sink: Sink) -> None:
+    """The stop overtakes the first workflow task; the job must not take the run for alive for ever."""
+    name, now = fresh("overtaken"), datetime.now(UTC)
+    definition = {"schedule": {"cron": "0 0 1 1 *"}, "target": {"url": sink.url("/overtaken")}}
+    state = JobState(
+        tenant=TENANT, job=name, ref=name, definition=JobDefinition.model_validate(definition),
+        created_at=now, updated_at=now, cursor=now,
+    )  # fmt: skip
+    aside = job_sources.alone(state)
+    run = job_sources.begin_manual(aside, ManualRun(request="now", at=now, forced=True))
+    job_sources.set_beside(run)
+    row = job_sources.beside_row(state, run)
+    job = await fleet.create(name, definition, beside=[row])
+    await until(job, lambda seen: len(seen.beside) == 1)
+    await fleet.client.start_workflow(
+        names.RUN_WORKFLOW, aside, id=names.run_workflow_id(TENANT, name, row.name),
+        task_queue=names.MAIN_QUEUE, start_signal=names.SIGNAL_STOP, start_signal_args=["asked"],
+    )  # fmt: skip
+    seen = await until(job, lambda seen: not seen.beside)
+    assert seen.last_run is not None
+    assert (seen.last_run.key, seen.last_run.outcome, sink.at("/overtaken")) == (row.key, "cancelled", [])
 
 
 async def test_a_forced_run_retries_like_any_other_and_can_be_cancelled(fleet: Fleet, sink: Sink) -> None:
