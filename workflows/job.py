@@ -150,7 +150,9 @@ class JobWorkflow(Backfilling):
         if decision is Decision.SKIP:
             overlap.skip_first(state, now)
         elif not beside or decision is Decision.BESIDE:
-            if not (self._keeps_loop_free() and await self._start_beside(due)):
+            seen = self._changes
+            started = self._keeps_loop_free() and await self._start_beside(due)
+            if not started and self._changes == seen:
                 job_sources.begin_planned(state, due, now)
         elif await self._way_is_free(decision):
             job_sources.begin_planned(state, due, now)

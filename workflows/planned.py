@@ -66,6 +66,8 @@ class Planned(Requested):
             seen, due = self._changes, await self._due_beside(call)
             if call.is_done():
                 return
+            if self._changes != seen:  # while the planner was asked: what was due may not be any more
+                continue
             if due is None or due.fires_at > workflow.now():
                 await self._until_done(call, None if due is None else due.fires_at, seen)
             elif not await self._fell_due(due) and await self._until_done(
@@ -123,6 +125,7 @@ class Planned(Requested):
         """Decide about an occurrence that is due beside an active run; False: it waits for its end."""
         state, now = self.state, workflow.now()
         if due.scheduled_time in state.skips:
+            job_sources.serve_run(state)
             job_changes.skip_asked(state, due, now)
             return True
         if due.not_after is not None and due.not_after < now:

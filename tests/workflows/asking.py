@@ -37,6 +37,7 @@ from workflows.contracts.job import (
     JobView,
     PauseRequest,
     ResumeRequest,
+    SkipRequest,
     Triggered,
     TriggerRequest,
 )
@@ -76,6 +77,12 @@ async def trigger(job: Job, request: str = "now", **body: Any) -> Triggered:
     own = OwnBody(value=body["body"]) if body else None
     asked = TriggerRequest(request=request, body=own, actor=actor())
     changed: Triggered = await job.execute_update(names.UPDATE_TRIGGER, asked, result_type=Triggered)
+    return changed
+
+
+async def skip(job: Job, scheduled_time: datetime) -> JobChanged:
+    request = SkipRequest(scheduled_time=scheduled_time, actor=actor())
+    changed: JobChanged = await job.execute_update(names.UPDATE_SKIP, request, result_type=JobChanged)
     return changed
 
 

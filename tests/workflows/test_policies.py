@@ -14,7 +14,7 @@ from aiohttp import web
 
 from tests.fleet import TENANT, Fleet, fresh
 from tests.sink import Arrival, Sink
-from tests.workflows.asking import Job, ended, seen, stored, told
+from tests.workflows.asking import Job, ended, seen, skip, stored, told
 from workflows.contracts import names
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.job import JobState
@@ -228,6 +228,18 @@ async def test_replace_gets_over_what_fell_due_while_nobody_worked(fleet: Fleet,
     assert overdue[now][0] == "succeeded"
     assert {outcome for outcome, _ in overdue.values()} <= {"replaced", "succeeded"}
     assert slow.most == 1
+
+
+async def test_what_was_asked_to_be_skipped_does_not_start_beside_a_run(fleet: Fleet, sink: Sink) -> None:
+    """The occurrence falls due while the one before it runs, which the plan has not gone past yet."""
+    path, job = await create(fleet, sink, Slow(), "allow")
+    [first] = await sink.wait_for(path, 1)
+    await skip(job, due(first) + EVERY)
+    arrivals = await sink.wait_for(path, 2)
+    assert slots(arrivals) == [0, 2]
+    rows = await stored(fleet, job, lambda rows: any(row.outcome == "skipped" for row in rows))
+    left_out = [row for row in rows if row.outcome == "skipped"]
+    assert [(row.scheduled_time, row.reason) for row in left_out] == [(due(first) + EVERY, "asked")]
 
 
 async def test_a_run_beside_that_comes_too_late_is_missed_and_gives_its_place_back(
