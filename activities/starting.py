@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from temporalio import activity
@@ -21,6 +22,8 @@ from workflows.contracts.names import (
 )
 
 START_WITHIN = timedelta(seconds=4)
+AT_ONCE = 16
+"""Runs that are asked after at the same time; a job may have a thousand."""
 
 
 async def start_alone(client: Client, alone: JobState) -> None:
@@ -55,11 +58,14 @@ class Starting:
     @activity.defn(name=RUNS_ALIVE_ACTIVITY)
     async def runs_alive(self, workflow_ids: list[str]) -> list[bool]:
         """Whether each of these workflows is running, in order. Raises RPCError if the server is away."""
-        return [await self._is_alive(workflow_id) for workflow_id in workflow_ids]
+        room = asyncio.Semaphore(AT_ONCE)
+        return await asyncio.gather(*(self._is_alive(workflow_id, room) for workflow_id in workflow_ids))
 
-    async def _is_alive(self, workflow_id: str) -> bool:
+    async def _is_alive(self, workflow_id: str, room: asyncio.Semaphore) -> bool:
         try:
-            found = await self._client.get_workflow_handle(workflow_id).describe(rpc_timeout=START_WITHIN)
+            async with room:
+                handle = self._client.get_workflow_handle(workflow_id)
+                found = await handle.describe(rpc_timeout=START_WITHIN)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return False

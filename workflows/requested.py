@@ -14,6 +14,7 @@ from temporalio.exceptions import ActivityError
 with workflow.unsafe.imports_passed_through():
     from workflows.changing import Changing, refusal
     from workflows.contracts import failures, names
+    from workflows.contracts.base import Contract
     from workflows.contracts.job import (
         AnsweredRequest,
         BesideRun,
@@ -38,6 +39,7 @@ REDRIVES_MAX = 100
 REDRIVES_MAX_BYTES = 256 * 1024
 """Of redrives that wait, own bodies included: they travel with the job's state."""
 START_WITHIN = timedelta(seconds=5)
+ALIVE_WITHIN = timedelta(seconds=10)
 ASK_AFTER_BESIDE = timedelta(minutes=1)
 """How long runs beside the loop may hold up another before the job asks whether they are alive."""
 
@@ -113,11 +115,9 @@ class Requested(Changing):
         state, now = self.state, workflow.now()
         if self._known(request) is not None:
             return
-        forced = [row for row in state.beside if row.forced]
-        if len(state.triggers) + len(forced) >= TRIGGERS_MAX:
+        if len(state.triggers) + self._forced_beside() >= TRIGGERS_MAX:
             raise refusal(failures.TOO_MANY_TRIGGERS, f"{TRIGGERS_MAX} manual runs wait or run already")
-        waiting = sum(len(manual.model_dump_json()) for manual in state.triggers)
-        if state.triggers and waiting + len(request.model_dump_json()) > TRIGGERS_MAX_BYTES:
+        if state.triggers and _bytes(*state.triggers, request) > TRIGGERS_MAX_BYTES:
             raise refusal(failures.TOO_MANY_TRIGGERS, "manual runs with large bodies wait already")
         if request.force or state.definition.concurrency.policy != "forbid":
             return
@@ -127,11 +127,18 @@ class Requested(Changing):
     @redrive.validator
     def _check_redrive(self, request: RedriveRequest) -> None:
         self._refuse_deleted()
-        if len(self.state.redrives) >= REDRIVES_MAX and not self._is_alive(request.occurrence.key):
-            raise refusal(failures.TOO_MANY_TRIGGERS, f"{REDRIVES_MAX} redrives wait already")
-        waiting = sum(len(queued.model_dump_json()) for queued in self.state.redrives)
-        if self.state.redrives and waiting + len(request.model_dump_json()) > REDRIVES_MAX_BYTES:
+        state = self.state
+        known = redrives.answered(state, request) is not None
+        if known or self._is_alive(redrives.occurrence_of(state, request).key):
+            return
+        if len(state.redrives) + self._forced_beside() >= REDRIVES_MAX:
+            raise refusal(failures.TOO_MANY_TRIGGERS, f"{REDRIVES_MAX} redrives wait or run already")
+        if state.redrives and _bytes(*state.redrives, request) > REDRIVES_MAX_BYTES:
             raise refusal(failures.TOO_MANY_TRIGGERS, "redrives with large bodies wait already")
+
+    def _forced_beside(self) -> int:
+        """Runs that were forced past the gate, whose number nothing else bounds."""
+        return len([row for row in self.state.beside if row.forced])
 
     def _known(self, request: TriggerRequest) -> AnsweredRequest | None:
         return next((known for known in self.state.requests if known.id == request.request), None)
@@ -232,14 +239,18 @@ class Requested(Changing):
                 names.RUNS_ALIVE_ACTIVITY,
                 [names.run_workflow_id(self.state.tenant, self.state.ref, _name_of(row)) for row in rows],
                 result_type=list[bool],
-                start_to_close_timeout=START_WITHIN,
-                retry_policy=RetryPolicy(maximum_attempts=3),
+                start_to_close_timeout=ALIVE_WITHIN,
+                schedule_to_close_timeout=3 * ALIVE_WITHIN,
             )
         except ActivityError:
             return
         for row, lives in zip(rows, alive, strict=True):
             if not lives:
                 job_changes.lost_beside(self.state, row, workflow.now())
+
+
+def _bytes(*payloads: Contract) -> int:
+    return sum(len(payload.model_dump_json().encode()) for payload in payloads)
 
 
 def _name_of(row: BesideRun) -> str:

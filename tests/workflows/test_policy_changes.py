@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from tests.fleet import Fleet, actor, fresh, view
+from tests.fleet import TENANT, Fleet, actor, fresh, view
 from tests.sink import Sink
 from tests.workflows.asking import Gate, Job, at, edit, from_now, pause, refusal, seen, stored, told, trigger
 from workflows.contracts import failures, names
 from workflows.contracts.attempt import Occurrence
-from workflows.contracts.job import CancelRequest, JobChanged, RedriveRequest, Triggered
+from workflows.contracts.job import BesideRun, CancelRequest, JobChanged, RedriveRequest, Triggered
+from workflows.requested import TRIGGERS_MAX
 
 UPDATES = True
 
@@ -207,3 +209,26 @@ async def test_manual_runs_with_large_bodies_wait_within_a_bound(fleet: Fleet, s
     kind, message = await refusal(trigger(job, "one-too-many", body="x" * 50_000))
     assert (kind, message) == (failures.TOO_MANY_TRIGGERS, "manual runs with large bodies wait already")
     gate.open()
+
+
+async def test_runs_forced_past_the_gate_are_bounded_however_they_are_asked_for(
+    fleet: Fleet, sink: Sink
+) -> None:
+    """Each is a row of the job's state until it has ended; a redrive or rerun is one as a trigger is."""
+    name, now = fresh("forced"), datetime.now(UTC).replace(microsecond=0)
+    rows = [
+        BesideRun(
+            key=names.manual_key(TENANT, name, str(number)), scheduled_time=now, fires_at=now,
+            trigger="manual", outcome="scheduled", seq=0, revision=1,
+        )
+        for number in range(TRIGGERS_MAX)
+    ]  # fmt: skip
+    definition = {"schedule": {"cron": "0 0 1 1 *"}, "target": {"url": sink.url(f"/{name}")}}
+    job = await fleet.create(name, definition, beside=rows)
+    key = names.rerun_key(names.scheduled_key(TENANT, name, now), 1)
+    occurrence = Occurrence(key=key, trigger="rerun", scheduled_time=now, fires_at=now)
+    rerun = RedriveRequest(occurrence=occurrence, force=True, actor=actor())
+    kind, _ = await refusal(job.execute_update(names.UPDATE_REDRIVE, rerun, result_type=Triggered))
+    assert kind == failures.TOO_MANY_TRIGGERS
+    kind, _ = await refusal(trigger(job))
+    assert kind == failures.TOO_MANY_TRIGGERS
