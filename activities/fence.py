@@ -56,9 +56,6 @@ class Fences:
         self._turn = (self._turn + _GOLDEN) % 1.0
         return fires_at - self.spread(hold) * (0.1 + 0.9 * self._turn)
 
-    def is_stale(self, fenced: datetime, now: datetime, hold: timedelta) -> bool:
-        return now - fenced > self.spread(hold) + START_COUNTS_FOR
-
     async def pass_with(self, details: HeartbeatDetails) -> Passed:
         """Beat with ``details`` and wait for the server's word, at most a second."""
         async with self._places:
