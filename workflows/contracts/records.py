@@ -20,6 +20,8 @@ Outcome = Literal[
 ALIVE: tuple[Outcome, ...] = ("scheduled", "held", "queued", "running", "retrying")
 
 FINAL_PHASE = 9
+DELIVERIES_MAX = 999
+"""As far as deliveries are told apart by their order."""
 
 
 def sequence(attempt: int, delivery: int, phase: int) -> int:
@@ -27,7 +29,7 @@ def sequence(attempt: int, delivery: int, phase: int) -> int:
 
     Phase 1: fired; 5: the attempt has ended; 9: settled by the job workflow.
     """
-    return attempt * 10_000 + min(delivery, 999) * 10 + phase
+    return attempt * 10_000 + min(delivery, DELIVERIES_MAX) * 10 + phase
 
 
 def attempt_after(seq: int) -> int:

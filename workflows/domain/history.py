@@ -9,6 +9,7 @@ from workflows.contracts.attempt import AttemptInput, AttemptReport, Occurrence
 from workflows.contracts.names import execution_id, stretch_key
 from workflows.contracts.planning import Stretch
 from workflows.contracts.records import (
+    DELIVERIES_MAX,
     FINAL_PHASE,
     AttemptOutcome,
     AttemptRow,
@@ -124,13 +125,17 @@ def attempt_record(inp: AttemptInput, report: AttemptReport, found: Verdict) -> 
     )
 
 
-def settled_record(inp: AttemptInput, *, outcome: Outcome, reason: str | None, deliveries: int,
+def settled_record(inp: AttemptInput, *, outcome: Outcome, reason: str | None,
                    started_at: datetime | None, ended_at: datetime) -> Record:  # fmt: skip
-    """The job workflow's own word on how an execution ended; it stands over the worker's."""
+    """The job workflow's own word on how an execution ended; it stands over the worker's.
+
+    Over those of deliveries too that the workflow never heard of: an attempt that is cancelled while it has
+    no holder comes back without a word of the lost one.
+    """
     execution = _execution(
         inp,
         outcome,
-        sequence(inp.attempt, deliveries, FINAL_PHASE),
+        sequence(inp.attempt, DELIVERIES_MAX, FINAL_PHASE),
         started_at=started_at,
         ended_at=ended_at,
         reason=reason,

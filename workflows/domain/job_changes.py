@@ -20,7 +20,14 @@ from workflows.contracts.job import (
     StopIntent,
 )
 from workflows.contracts.planning import PlannedOccurrence
-from workflows.contracts.records import FINAL_PHASE, ExecutionRow, JobProgress, Record, sequence
+from workflows.contracts.records import (
+    DELIVERIES_MAX,
+    FINAL_PHASE,
+    ExecutionRow,
+    JobProgress,
+    Record,
+    sequence,
+)
 from workflows.domain import (
     backfill,
     details,
@@ -222,7 +229,9 @@ def lost_beside(state: JobState, row: BesideRun, now: datetime) -> None:
         return
     forget_beside(state, row, now)
     used = names.first_attempt_of(row.name) + state.definition.retry.max_attempts - 1
-    seq = sequence(used, 999, FINAL_PHASE)  # later than any word of a run that did not tell how far it came
+    seq = sequence(
+        used, DELIVERIES_MAX, FINAL_PHASE
+    )  # later than any word of a run that did not tell how far it came
     ended = row.model_copy(
         update={"outcome": "cancelled", "reason": "terminated", "ended_at": now, "seq": seq}
     )

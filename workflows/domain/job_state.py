@@ -253,7 +253,6 @@ def settle(state: JobState, run: RunState, inp: AttemptInput, outcome: Outcome, 
         inp,
         outcome=outcome,
         reason=reason,
-        deliveries=run.deliveries,
         started_at=run.started_at,
         ended_at=now,
     )

@@ -57,13 +57,15 @@ def test_an_older_delivery_never_wins_over_a_newer_one(late: bool) -> None:
     assert merge(first, second).outcome == "succeeded"
 
 
-def test_the_workflows_word_stands_over_the_workers_own_of_the_same_delivery() -> None:
+@pytest.mark.parametrize("delivery", [1, 4])
+def test_the_workflows_word_stands_over_the_workers_own_of_any_delivery(delivery: int) -> None:
+    """Of one that it never heard of too, whose row would say ``running`` for ever."""
     _, inp = begun(state())
     settled = history.settled_record(
-        inp, outcome="cancelled", reason="deleted", deliveries=1, started_at=at(1), ended_at=at(2)
+        inp, outcome="cancelled", reason="deleted", started_at=at(1), ended_at=at(2)
     )
     assert settled.execution is not None
-    assert merge(settled.execution, row(ran(1))).outcome == "cancelled"
+    assert merge(settled.execution, row(ran(delivery))).outcome == "cancelled"
     assert settled.progress is not None
     assert settled.progress.stats.runs == 1
 
