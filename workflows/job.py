@@ -108,12 +108,14 @@ class JobWorkflow(Backfilling):
         if due.not_after is not None and due.not_after < now:
             job_state.drop_plan(state)  # late by now: the planner settles the stretch as one
             return
-        if self._beside_is_in_the_way() or self._keeps_loop_free():
-            await self._decide_when_due(due)
-            return
-        wake = self._wake_at(due.fires_at)
-        if wake is None:
-            if len(state.plan) == 1 and not state.plan_exhausted and self._asked_behind != due.scheduled_time:
+        when_due = self._beside_is_in_the_way() or self._keeps_loop_free()
+        wake = due.fires_at if when_due else self._wake_at(due.fires_at)
+        if wake is None or wake <= now:
+            if when_due:
+                await self._decide(due)
+            elif (
+                len(state.plan) == 1 and not state.plan_exhausted and self._asked_behind != due.scheduled_time
+            ):
                 self._asked_behind = due.scheduled_time
                 await self._plan()  # what falls due while it runs must be known when it ends
             else:
@@ -138,12 +140,9 @@ class JobWorkflow(Backfilling):
         definition = self.state.definition
         return definition.concurrency.policy == "allow" and definition.timeout > LOOP_TIMEOUT
 
-    async def _decide_when_due(self, due: PlannedOccurrence) -> None:
+    async def _decide(self, due: PlannedOccurrence) -> None:
         """A decision that depends on the present is taken when the occurrence is due, not before."""
         state, now = self.state, workflow.now()
-        if due.fires_at > now:
-            await self._wait(due.fires_at)
-            return
         beside = active.beside(state)
         definition = state.definition
         decision = gate.decide(definition.concurrency, due.fires_at, beside, definition.catch_up.grace)

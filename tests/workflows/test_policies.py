@@ -198,8 +198,9 @@ async def test_allow_starts_the_next_beside_one_that_waits_for_its_retry(fleet: 
         },
     )
     arrivals = await sink.wait_for(f"/{name}", 5)
-    assert slots(arrivals) == [0, 1, 2, 0, 3]
-    assert arrivals[3].execution_id.endswith(":2")
+    again = [one for one in arrivals if one.execution_id.endswith(":2")]
+    assert slots([one for one in arrivals if one not in again]) == [0, 1, 2, 3]
+    assert [one.key for one in again] == [arrivals[0].key]
     found = await seen(job, lambda found: found.status == "completed" and not found.beside)
     assert (found.stats.runs, found.stats.succeeded) == (4, 4)
 
