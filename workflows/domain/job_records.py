@@ -9,7 +9,7 @@ from workflows.contracts.job import (
     JobState,
 )
 from workflows.contracts.planning import PlannedOccurrence, Stretch
-from workflows.contracts.records import JobRow, Outcome, Record
+from workflows.contracts.records import ExecutionRow, JobRow, Outcome, Record
 from workflows.domain import backlog, details, history, incidents, stats
 
 
@@ -31,13 +31,19 @@ def record_stretch(state: JobState, stretch: Stretch, outcome: Outcome, reason: 
     row = history.stretch_row(
         state.tenant, state.ref, state.revision, stretch, outcome=outcome, reason=reason, at=at
     )
-    if outcome == "missed":
+    if outcome == "missed" and not _lies_before(stretch, state.missed):
         if state.missed is not None and state.missed.reason == reason:
             shorter, row = state.missed, history.longer(state.missed, row)
             state.records = [record for record in state.records if record.execution != shorter]
         state.missed = row
     incidents.stretch(state, row, stretch.count, at)
     keep(state, [Record(tenant=state.tenant, ref=state.ref, execution=row)])
+
+
+def _lies_before(stretch: Stretch, missed: ExecutionRow | None) -> bool:
+    """A run that was taken before the plan went past it may turn out to be too late after what follows it:
+    a row of its own, for a stretch reads from its first to its last."""
+    return missed is not None and stretch.first <= (missed.last_scheduled_time or missed.scheduled_time)
 
 
 def publish(state: JobState) -> None:

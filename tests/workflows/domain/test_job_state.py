@@ -301,6 +301,17 @@ def test_a_missed_stretch_that_goes_on_is_one_row_and_one_record() -> None:
     assert job.stats.missed == 9
 
 
+def test_a_missed_one_that_lies_before_the_stretch_has_a_row_of_its_own() -> None:
+    """A run that the plan had gone past comes back as late after what followed it was missed."""
+    job = state(())
+    for first, last in ((4, 9), (3, 3), (10, 10)):
+        stretch = Stretch(count=last - first + 1, first=at(first), last=at(last))
+        job_records.record_stretch(job, stretch, "missed", None, at(11))
+    told = sorted((row.scheduled_time, row.last_scheduled_time, row.count) for row in rows(job))
+    assert told == [(at(3), at(3), 1), (at(4), at(10), 7)]
+    assert job.stats.missed == 8
+
+
 @given(st.lists(st.tuples(st.sampled_from(["missed", "skipped"]), st.integers(1, 500)), max_size=400))
 def test_stretches_are_counted_once_however_many_wait_for_the_database(
     stretches: list[tuple[str, int]],
