@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from temporalio.client import (
     Client,
     WithStartWorkflowOperation,
@@ -21,6 +21,7 @@ from temporalio.common import Priority, QueryRejectCondition, WorkflowIDConflict
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.connection import Connection
+from api.jobs.answers import Answer
 from api.problem_table import LATER
 from api.problems import Kind, ProblemError
 from infra.database.groups import FIRST_LIMIT, GroupIndex, StoredGroup
@@ -47,10 +48,6 @@ VIEW_WITHIN = timedelta(seconds=2)
 MEMBERS_SHOWN = 100
 GROUPS_MAX = 1_000
 """Groups of a tenant that have a limit; those that only jobs name are bounded by the jobs."""
-
-
-class Answer(BaseModel):
-    model_config = ConfigDict(frozen=True)
 
 
 class GroupPlaceAnswer(Answer):

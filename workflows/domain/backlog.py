@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from workflows.contracts.job import CARRIED_BYTES, RECORDS_MAX, RECORDS_MAX_BYTES
 from workflows.contracts.records import ExecutionRow, Record
+
+T = TypeVar("T")
 
 
 def size(record: Record) -> int:
@@ -32,13 +35,17 @@ def add(records: Sequence[Record], new: Sequence[Record]) -> list[Record]:
 
 def carried(records: Sequence[Record]) -> list[Record]:
     """The oldest records that ride along on the next attempt, at most 32 KiB."""
-    taken: list[Record] = []
-    room = CARRIED_BYTES
-    for record in records:
-        room -= size(record)
+    return oldest(records, size, CARRIED_BYTES)
+
+
+def oldest(items: Sequence[T], size: Callable[[T], int], room: int) -> list[T]:
+    """The first of ``items`` that fit into ``room`` bytes; one at least."""
+    taken: list[T] = []
+    for item in items:
+        room -= size(item)
         if room < 0 and taken:
             break
-        taken.append(record)
+        taken.append(item)
     return taken
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from workflows.contracts.errands import ERRANDS_MAX, Errand
 from workflows.contracts.job import JobState
+from workflows.domain.backlog import oldest
 
 ERRANDS_MAX_BYTES = 512 * 1024
 """A dead letter carries its definition: a state full of them would be larger than a payload may be."""
@@ -30,14 +31,7 @@ def add(state: JobState, *new: Errand) -> None:
 
 def batch(errands: Sequence[Errand]) -> list[Errand]:
     """The oldest of them that fit into one payload; one at least."""
-    taken: list[Errand] = []
-    room = BATCH_BYTES
-    for errand in errands:
-        room -= _size(errand)
-        if room < 0 and taken:
-            break
-        taken.append(errand)
-    return taken
+    return oldest(errands, _size, BATCH_BYTES)
 
 
 def _supersedes(new: Errand, known: Errand) -> bool:
