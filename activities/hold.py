@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from temporalio import activity
 
 from activities.callback import NO_PUBLIC_URL, TAKEN_OVER, begun_at, claims_of
-from activities.clock import AHEAD_LIMIT, sleep_until
+from activities.due import Ended, Wait
 from activities.fence import START_COUNTS_FOR, Passed
 from activities.lease import Lease
 from activities.lost_holder import inherit
@@ -33,10 +33,6 @@ if TYPE_CHECKING:
 
 TURNSTILE_WAIT = timedelta(seconds=1)
 """A held run still at the turnstile this long after it was due goes to the queue of due runs."""
-HOLD_SLACK = timedelta(seconds=5)
-"""A hold longer than the limit and this means that a clock was set back."""
-WAKE_SLACK = timedelta(seconds=1)
-"""A run that was held for its instant is not late by the moment that waking up takes."""
 REAP_SPREAD = 4.0
 """From the second redelivery on a run waits a hashed 0 to 4 s, so that poison jobs part company."""
 FENCE_AGAIN = 0.2
@@ -57,13 +53,6 @@ class _StaleFence(Exception):
     """The fence is too old to fire behind: the process stood still, or the connection took long."""
 
 
-class _Ended(Exception):
-    """The run ends here with this report."""
-
-    def __init__(self, report: AttemptReport) -> None:
-        self.report = report
-
-
 class Hold:
     """Holds a run until it is due and fires it; :attr:`ended` becomes its report."""
 
@@ -78,10 +67,8 @@ class Hold:
         self._places = places
         self._clock = places.clock
         self._info = info
-        self._begun = self._clock.elapsed()
-        self._began_at = self._clock.now()
-        self._hold_time = max(inp.fires_at - self._began_at, timedelta(0))
-        self._lease = Lease(inp, info, places, self._hold_time)
+        self._wait = Wait(inp, places.clock, places.hold_limit)
+        self._lease = Lease(inp, info, places, self._wait.time)
         self._stop: tuple[str, str] | None = None
         inherited = inherit(inp, info)
         self.deliveries, self.reaps = inherited.deliveries, inherited.reaps
@@ -158,8 +145,8 @@ class Hold:
             if self._by_callback and answer.status_code == TAKEN_OVER and answer.outcome != "timed_out":
                 self.handed_over = self._claims
             return self._report_of(answer)
-        except _Ended as end:
-            return end.report
+        except Ended as end:
+            return self._report(end.outcome, **end.fields)
         except asyncio.CancelledError:
             outcome, reason = self._stop or ("returned", "worker_stopping")
             return self._report(outcome, reason=reason)
@@ -173,20 +160,12 @@ class Hold:
 
     def _refuse_poison(self) -> None:
         if self.reaps > self.inp.definition.max_reaps:
-            raise _Ended(
-                self._report(
-                    "failed",
-                    reason="leases_lost",
-                    error=f"lease lost {self.reaps} times: every worker that ran this was lost",
-                )
-            )
+            error = f"lease lost {self.reaps} times: every worker that ran this was lost"
+            raise Ended("failed", reason="leases_lost", error=error)
 
     async def _held_and_fired(self) -> Answer:
-        places, inp, clock = self._places, self.inp, self._clock
-        if places.offset.is_ahead and self._hold_time > timedelta(0):
-            raise _Ended(self._report("returned", reason="clock_ahead"))
-        if self._hold_time > places.hold_limit + HOLD_SLACK:
-            raise _Ended(self._report("returned", reason="clock_behind", resume_at=inp.fires_at))
+        places, clock = self._places, self._clock
+        self._wait.refuse_wrong_clock(places.offset)
         places.fences.held += 1
         try:
             await self._sleep_and_fence()
@@ -197,39 +176,16 @@ class Hold:
         return await self._through_turnstile()
 
     async def _sleep_and_fence(self) -> None:
-        fires_at = self.inp.fires_at
-        if self._hold_time > START_COUNTS_FOR:
-            await self._sleep_until(self._places.fences.at(fires_at, self._hold_time))
-            self._refuse_late()
+        wait, fires_at = self._wait, self.inp.fires_at
+        if wait.time > START_COUNTS_FOR:
+            await wait.sleep_until(self._places.fences.at(fires_at, wait.time))
+            wait.refuse_late(self.deliveries)
             await self._pass_fence()
-            if self._hold_is_over():
-                self._refuse_clock_set_ahead()
+            if wait.is_over:
+                wait.refuse_clock_set_ahead()
                 return  # the server kept it waiting, which makes no run late
-        await self._sleep_until(fires_at)
-        self._refuse_late()
-
-    def _refuse_late(self) -> None:
-        """Tested where the run may be due for the first time: at the start, and after each sleep."""
-        bound = self.inp.not_after
-        if bound is None or self.deliveries > 0:
-            return
-        if self._hold_time > timedelta(0):
-            bound = max(bound, self.inp.fires_at + WAKE_SLACK)
-        if self._clock.now() > bound:
-            raise _Ended(self._report("late"))
-
-    async def _sleep_until(self, instant: datetime) -> None:
-        """Never early; a hold that turns out longer than it can be means the clock was set back."""
-        patience = (self._places.hold_limit + HOLD_SLACK).total_seconds()
-        if not await sleep_until(self._clock, instant, self._begun + patience):
-            raise _Ended(self._report("returned", reason="clock_behind", resume_at=self.inp.fires_at))
-        self._refuse_clock_set_ahead()
-
-    def _refuse_clock_set_ahead(self) -> None:
-        """A hold that turns out shorter than it was: from here the server's timer decides."""
-        lived = timedelta(seconds=self._clock.elapsed() - self._begun)
-        if self._hold_time > timedelta(0) and self._clock.now() - self._began_at - lived > AHEAD_LIMIT:
-            raise _Ended(self._report("returned", reason="clock_ahead"))
+        await wait.sleep_until(fires_at)
+        wait.refuse_late(self.deliveries)
 
     async def _through_turnstile(self) -> Answer:
         """Wait for a place; a run that was held does not wait long, for others can fire it."""
@@ -253,10 +209,10 @@ class Hold:
                 if not waiting.expired():
                     raise
                 if places.returns.take(self._clock.elapsed()):
-                    raise _Ended(self._report("returned", reason="turnstile")) from None
+                    raise Ended("returned", reason="turnstile") from None
 
     def _turnstile_patience(self) -> float | None:
-        if self._hold_time <= timedelta(0):
+        if self._wait.time <= timedelta(0):
             return None
         waited = (self._clock.now() - self.inp.fires_at).total_seconds()
         return max(TURNSTILE_WAIT.total_seconds() - waited, TURNSTILE_AGAIN)
@@ -337,11 +293,8 @@ class Hold:
             elif passed is not Passed.UNKNOWN:
                 self._places.telemetry.fence_refused()
                 self.lost = passed is Passed.GONE
-                raise _Ended(self._report("cancelled", reason="stopped"))
+                raise Ended("cancelled", reason="stopped")
             await self._clock.sleep(FENCE_AGAIN)
-
-    def _hold_is_over(self) -> bool:
-        return self._clock.now() >= self.inp.fires_at
 
     def _details(self, phase: str, *, deliveries: int | None = None) -> HeartbeatDetails:
         return HeartbeatDetails(
@@ -353,7 +306,7 @@ class Hold:
             lateness_ms=self.lateness_ms,
             worker=self._places.worker,
             at=self._clock.now(),
-            unfenced=self._info.attempt == 1 and self._hold_time <= START_COUNTS_FOR,
+            unfenced=self._info.attempt == 1 and self._wait.time <= START_COUNTS_FOR,
         )
 
     # -- what is sent and what is reported ---------------------------------------------------------
