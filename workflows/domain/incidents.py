@@ -198,7 +198,8 @@ def overrun(state: JobState, run: RunState, behind: Sequence[PlannedOccurrence])
     """What the holder of this run is to tell if it is active still when that many were skipped.
 
     ``behind``: the occurrences planned after it. None where they would wait for it, or where the
-    run cannot last so long.
+    run cannot last so long. A run that starts only when the next one is due already, as those do that an
+    outage has put off, skips nothing: that one runs after it, and so on.
     """
     limit = state.definition.alerts.consecutive_skips
     if (
@@ -215,11 +216,13 @@ def overrun(state: JobState, run: RunState, behind: Sequence[PlannedOccurrence])
     at, key = behind[left - 1].fires_at, run.occurrence.key
     if at - run.fires_at > state.definition.max_duration:
         return None
+    started_by = min(run.occurrence.fires_at + state.definition.catch_up.grace, behind[0].fires_at)
+    if run.group_since is not None and run.group_since > started_by:
+        return None
     detail = f"{key} runs still: {limit} occurrences in a row are skipped"
-    grace = state.definition.catch_up.grace
     return Overrun(
         at=at,
-        started_by=run.occurrence.fires_at + grace if run.group_since is None else None,
+        started_by=started_by if run.group_since is None else None,
         word=_word(state, "consecutive_skips", at, detail, key, opens=True),
     )
 

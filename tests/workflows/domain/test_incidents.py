@@ -323,17 +323,19 @@ def test_an_overrun_is_told_when_that_many_are_skipped(
     late = job_sources.begin_planned(found, found.plan[0], at(7))
     assert job_state.attempt_input(found, late).overrun is None, "what falls due waits for a catch-up"
     if inp.overrun is not None:
+        assert not inp.overrun.concerns(at(2.1)), "the next one was due before, so it is not skipped"
         assert (inp.overrun.word.kind, inp.overrun.word.at) == ("consecutive_skips", instant)
         assert inp.overrun.word.key == inp.occurrence.key
 
 
 @pytest.mark.parametrize(
-    ("minutes", "expected"),
-    [(4.5, [True]), (1.5, []), (4, [False])],
-    ids=["the job says so too", "it ended before", "nothing was skipped after all"],
-)
+    ("fired", "minutes", "expected"),
+    [(1, 4.5, [True]), (1, 1.5, []), (1, 4, [False]), (2.5, 4.5, [])],
+    ids=["the job says so too", "it ended before", "nothing was skipped after all",
+         "the next one was due before it started"],
+)  # fmt: skip
 def test_what_a_worker_told_while_it_lasted_is_settled_when_it_ends(
-    minutes: float, expected: list[bool]
+    fired: float, minutes: float, expected: list[bool]
 ) -> None:
     """An overrun of which the job knows nothing would stay open for ever."""
     found = job(alerts={"consecutive_skips": 3})
@@ -341,7 +343,7 @@ def test_what_a_worker_told_while_it_lasted_is_settled_when_it_ends(
     if expected == [False]:
         found.plan = planned(9)  # an edit came meanwhile
         run.overran = True
-    comes_back(found, report(fired=1, ended=minutes))
+    comes_back(found, report(fired=fired, ended=minutes))
     assert [word.open for word in words(found)] == expected
 
 
