@@ -44,16 +44,22 @@ class Tenants:
         """The settings before and after. Both are the present ones where ``revisions`` (None: any) does
         not have the present one; what is settled so already stays, whatever the revision."""
 
+        def stays(before: TenantSettings) -> bool:
+            refused = revisions is not None and before.revision not in revisions
+            return refused or before.alert_url == alert_url
+
         def work(connection: sa.Connection) -> tuple[TenantSettings, TenantSettings]:
+            mine = tenants.c.tenant == tenant
+            fresh = TenantSettings(tenant)
+            if stays(fresh) and connection.execute(sa.select(tenants.c.tenant).where(mine)).first() is None:
+                return fresh, fresh
             first = insert(connection.dialect.name, tenants).on_conflict_do_nothing()
             connection.execute(
                 first, {"tenant": tenant, "alert_url": None, "revision": FIRST_REVISION, "updated_at": now}
             )
-            mine = tenants.c.tenant == tenant
             row = connection.execute(sa.select(*tenants.c).where(mine).with_for_update()).one()
             before = TenantSettings(**row._mapping)
-            refused = revisions is not None and before.revision not in revisions
-            if refused or before.alert_url == alert_url:
+            if stays(before):
                 return before, before
             after = TenantSettings(tenant, alert_url, before.revision + 1, now)
             connection.execute(

@@ -60,6 +60,15 @@ async def test_an_alert_url_is_set_reset_and_noted(offline: FastAPI) -> None:
         ]
 
 
+async def test_what_settles_nothing_leaves_no_trace(offline: FastAPI) -> None:
+    async with client_of(offline, "undecided", SETTLING) as api:
+        first = read(await api.get("/v1/tenant"))
+        assert read(await api.patch("/v1/tenant", json={"alert_url": None})) == first
+        refused = await api.patch("/v1/tenant", json={"alert_url": HOOK}, headers={"if-match": '"7"'})
+        assert refused.status_code == 412
+        assert read(await api.get("/v1/tenant")) == first
+
+
 async def test_a_change_is_made_of_the_revision_it_names(offline: FastAPI) -> None:
     async with client_of(offline, "careful", SETTLING) as api:
         await api.patch("/v1/tenant", json={"alert_url": HOOK}, headers={"if-match": '"1"'})
