@@ -16,7 +16,7 @@ from temporalio.common import Priority, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.connection import Connection
-from api.problem_table import LATER, MAY_BE_APPLIED, REJECTIONS
+from api.problem_table import LATER, REJECTIONS
 from api.problems import Kind, ProblemError
 from workflows.contracts.base import Instant
 from workflows.contracts.bulk import BulkAction, BulkOrder, BulkOutcome, BulkState
@@ -78,6 +78,8 @@ class Bulks:
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             priority=Priority(priority_key=3, fairness_key=order.tenant),
         )
+        started = asyncio.create_task(start.workflow_handle())  # else nobody retrieves its failure
+        started.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
                 await client.execute_update_with_start_workflow(
@@ -86,7 +88,8 @@ class Bulks:
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
             raise ProblemError(
                 Kind.NO_ANSWER,
-                f"No worker answered in time. {MAY_BE_APPLIED}",
+                "No worker answered in time. The bulk may still begin: send it again with the same "
+                "Idempotency-Key, which begins it once.",
                 headers=LATER,
             ) from None
         return bulk_answer(BulkState(order=order))

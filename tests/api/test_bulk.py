@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from infra.settings import Settings
 from tests.api.conftest import client_of, started
 from tests.api.eventually import eventually
 from tests.api.sink import Sink
+from tests.api.test_problems import assert_problem
 from workers.main import run
 from workflows.contracts.bulk import BulkOrder
 from workflows.contracts.job import JobView
@@ -249,6 +251,25 @@ async def test_it_is_asked_once_under_one_key_and_by_any_process(
         assert mismatch.status_code == 422
         runs = await eventually(api, "/v1/executions", lambda p: len(p["items"]) >= 3)
         assert len(runs["items"]) == 3
+
+
+async def test_without_a_worker_it_is_asked_for_again_under_its_key(
+    live: FastAPI, live_settings: Settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It begins once, and the failure that was answered is nobody's surprise later."""
+    headers = {"idempotency-key": "nobody-there"}
+    body = {"filter": {}, "action": "pause"}
+    async with api_of(live, "bulk-nobody") as api:
+        with monkeypatch.context() as hasty:
+            hasty.setattr("api.bulks.ANSWER_WITHIN_S", 0.5)
+            problem = assert_problem(await api.post("/v1/jobs/bulk", json=body, headers=headers), 503)
+        assert "Idempotency-Key" in problem["detail"]
+        gc.collect()
+        assert not [one for one in caplog.records if one.name == "asyncio"]
+        async with working(live_settings):
+            again = await api.post("/v1/jobs/bulk", json=body, headers=headers)
+            assert again.status_code == 202
+            assert (await ended(api, again.json()))["matched"] == 0
 
 
 async def test_three_may_be_under_way_and_nobody_sees_anothers(
