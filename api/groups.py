@@ -24,6 +24,7 @@ from api.connection import Connection
 from api.jobs.answers import Answer
 from api.problem_table import LATER
 from api.problems import Kind, ProblemError
+from infra.database.errors import DatabaseUnavailable
 from infra.database.groups import FIRST_LIMIT, GroupIndex, StoredGroup
 from infra.temporal.errors import SetupError
 from workflows.contracts.actor import Actor
@@ -137,7 +138,10 @@ class Groups:
                 )
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
             raise _no_answer() from None
-        await self.index.put(tenant, name, view.limit, view.limit_at or actor.at)
+        try:
+            await self.index.put(tenant, name, view.limit, view.limit_at or actor.at)
+        except DatabaseUnavailable:
+            raise _not_listed("The group has its new limit") from None
         stored = await self.index.get(tenant, name)
         return await self._answer(tenant, stored or StoredGroup(name, view.limit, 0), Asked(view, True))
 
@@ -154,7 +158,10 @@ class Groups:
         ended = await self._end(tenant, name, actor)
         if stored is None and not ended:
             raise no_such_group(name)
-        await self.index.delete(tenant, name)
+        try:
+            await self.index.delete(tenant, name)
+        except DatabaseUnavailable:
+            raise _not_listed("The group has ended") from None
 
     async def _end(self, tenant: str, name: str, actor: Actor) -> bool:
         """End the group's workflow; False if there is none."""
@@ -230,6 +237,14 @@ def _places(places: Sequence[GroupHolder | GroupWaiting]) -> list[GroupPlaceAnsw
         )
         for place in places
     ]
+
+
+def _not_listed(done: str) -> ProblemError:
+    return ProblemError(
+        Kind.DATABASE_UNAVAILABLE,
+        f"{done}, but the database does not answer, so lists show it as it was: send the same call again.",
+        headers=LATER,
+    )
 
 
 def _no_answer() -> ProblemError:

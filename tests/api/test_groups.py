@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
+from infra.database.errors import DatabaseUnavailable
 from tests.api.conftest import client_of
 from tests.api.eventually import eventually
 from tests.api.sink import Sink
 from tests.api.test_outages import without_database
+from tests.api.test_problems import assert_problem
 
 pytestmark = pytest.mark.usefixtures("worker")
 
@@ -143,3 +145,27 @@ async def test_without_the_database_a_group_is_not_read_and_its_jobs_run(
         assert (await api.post("/v1/jobs/runs-on/trigger")).status_code == 202
         await sink.delivery("/runs-on")
     await api.delete("/v1/jobs/runs-on")
+
+
+async def test_a_change_that_no_list_can_show_yet_says_so(
+    api: httpx.AsyncClient, live: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group has obeyed by then; the same call again settles the rest."""
+
+    async def gone(*_: object) -> NoReturn:
+        raise DatabaseUnavailable("the database is away")
+
+    index = live.state.carillon.groups.index
+    assert (await api.put("/v1/groups/unlisted", json={"limit": 2})).status_code == 200
+    with monkeypatch.context() as away:
+        away.setattr(index, "put", gone)
+        half = assert_problem(await api.put("/v1/groups/unlisted", json={"limit": 3}), 503)
+        assert half["detail"].startswith("The group has its new limit, but")
+    assert (await api.get("/v1/groups/unlisted")).json()["limit"] == 3
+    assert (await api.put("/v1/groups/unlisted", json={"limit": 3})).status_code == 200
+    with monkeypatch.context() as away:
+        away.setattr(index, "delete", gone)
+        half = assert_problem(await api.delete("/v1/groups/unlisted"), 503)
+        assert half["detail"].startswith("The group has ended, but")
+    assert (await api.delete("/v1/groups/unlisted")).status_code == 204
+    assert (await api.get("/v1/groups/unlisted")).status_code == 404
