@@ -117,3 +117,4 @@ class IncidentWorkflow:
                 summary="write its row",
             )
             incident_state.stored(state, rows)
+            workflow.set_current_details(incident_state.describe(state))

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from standardwebhooks import Webhook
-from temporalio.client import Client
+from temporalio.api.sdk.v1 import WorkflowMetadata
+from temporalio.client import Client, WorkflowHandle
 
 from activities.incidents import tell
 from infra.settings import Settings
@@ -101,6 +102,25 @@ async def test_an_incident_is_one_message_and_its_recovery_another(alerted: Flee
     }  # fmt: skip
     assert (told[2]["count"], told[2]["key"]) == (2, "acme/x:1")
     assert told[2]["recovered_at"] == (NOW + timedelta(seconds=9)).isoformat().replace("+00:00", "Z")
+
+
+async def test_its_page_says_where_it_stands(alerted: Fleet) -> None:
+    """And not for ever that its row has to be written."""
+    job = fresh("page")
+    await tell(alerted.client, word(job))
+    handle = alerted.client.get_workflow_handle(f"incident/{TENANT}/dead_letter/{job}")
+    async with asyncio.timeout(20):
+        while (page := await details(handle)) is None or "waits" in page or "message: delivered" not in page:
+            await asyncio.sleep(0.05)
+    assert page.startswith("**dead_letter**, open: open at 0\n\nsince "), page
+    assert "said once" in page
+
+
+async def details(handle: WorkflowHandle[Any, Any]) -> str:
+    metadata: WorkflowMetadata = await handle.query(
+        "__temporal_workflow_metadata", result_type=WorkflowMetadata
+    )
+    return str(metadata.current_details)
 
 
 async def test_what_recovers_before_it_could_be_told_is_told_in_order(alerted: Fleet, sink: Sink) -> None:

@@ -128,9 +128,10 @@ def describe(state: IncidentState) -> str:
         status = f"recovered at {incident.recovered_at:%Y-%m-%d %H:%M:%S}Z"
     else:
         status = "open" if incident.closed_at is None else "forgotten"
+    times = "once" if incident.count == 1 else f"{incident.count} times"
     lines = [
         f"**{incident.kind}**, {status}: {incident.detail}",
-        f"since {incident.opened_at:%Y-%m-%d %H:%M:%S}Z, said {incident.count} times",
+        f"since {incident.opened_at:%Y-%m-%d %H:%M:%S}Z, said {times}",
         f"message: {incident.notice}"
         + (f", of its recovery: {incident.recovery_notice}" if incident.recovery_notice else ""),
     ]
