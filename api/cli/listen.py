@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from aiohttp import web
 from rich.console import Console
@@ -44,8 +45,15 @@ class Seen:
     """``ok``, ``BAD``, ``none`` (not signed) or ``?`` (no secret to verify with)."""
     path: str
     body: str
+    incident: str = ""
+    """Of a message about an incident: what it is, such as ``incident.opened dead_letter``."""
 
     def line(self) -> str:
+        if self.incident:
+            return (
+                f"{self.at:%H:%M:%S}.{self.at.microsecond // 1000:03d}  {self.job}  {self.path}  "
+                f"{self.incident}  signature {self.verdict}  {self.body}"
+            )
         late = "?" if self.lateness_ms is None else f"{self.lateness_ms:+d}"
         return (
             f"{self.at:%H:%M:%S}.{self.at.microsecond // 1000:03d}  {self.job}  {self.path}  "
@@ -57,10 +65,14 @@ class Seen:
 def seen(headers: Mapping[str, str], path: str, body: bytes, *, at: datetime, secret: str) -> Seen:
     """Reads and verifies a delivery. ``secret`` is the installation's; "" verifies nothing."""
     scheduled = headers.get("carillon-scheduled-time", "?")
-    text = " ".join(body.decode(errors="replace").split())
+    text = body.decode(errors="replace")
+    incident = _incident(headers, body)
+    if incident is not None:
+        text = str(incident.get("detail", ""))
+    text = " ".join(text.split())
     return Seen(
         at=at,
-        job=headers.get("carillon-job", "?"),
+        job=headers.get("carillon-job", "?") if incident is None else str(incident.get("subject", "?")),
         scheduled_time=scheduled,
         lateness_ms=_lateness(scheduled, at),
         attempt=headers.get("carillon-attempt", "?"),
@@ -68,7 +80,19 @@ def seen(headers: Mapping[str, str], path: str, body: bytes, *, at: datetime, se
         verdict=_verdict(headers, body, secret),
         path=path,
         body=text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…",
+        incident="" if incident is None else f"{incident.get('type', '?')} {incident.get('kind', '?')}",
     )
+
+
+def _incident(headers: Mapping[str, str], body: bytes) -> dict[str, Any] | None:
+    """The message about an incident; None for a delivery, and for what cannot be read."""
+    if not headers.get("webhook-id", "").startswith(INCIDENT_PREFIX):
+        return None
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def _lateness(scheduled: str, at: datetime) -> int | None:

@@ -79,6 +79,20 @@ def test_the_line_has_job_time_lateness_attempt_and_delivery() -> None:
         assert part in line
 
 
+def test_a_message_about_an_incident_is_told_as_one() -> None:
+    told = {
+        "type": "incident.opened",
+        "kind": "missed",
+        "subject": "report",
+        "detail": "[3] missed",
+        "count": 1,
+    }
+    headers = {name: value for name, value in _headers(b"", key="inc_1").items() if "carillon" not in name}
+    at = datetime(2026, 12, 1, 9, tzinfo=UTC)
+    line = seen(headers, "/alerts", json.dumps(told).encode(), at=at, secret="").line()
+    assert line == "09:00:00.000  report  /alerts  incident.opened missed  signature ?  [3] missed"
+
+
 @pytest.mark.parametrize("text", ["?", "yesterday", "2026-12-01T09:00:00"])
 def test_a_time_that_is_none_has_no_lateness(text: str) -> None:
     headers = {"carillon-scheduled-time": text}
