@@ -23,6 +23,7 @@ from workflows.contracts.records import (
     Stats,
     Trigger,
 )
+from workflows.domain import history
 
 READ_ONLY = frozenset(
     {
@@ -211,7 +212,7 @@ def execution_document(job: str, row: ExecutionRow, attempts: Sequence[AttemptRo
     return ExecutionAnswer(
         id=opaque_id(row.key),
         job=job,
-        attempts=[attempt_answer(attempt) for attempt in attempts],
+        attempts=[attempt_answer(attempt) for attempt in history.with_ends(row, attempts)],
         **{name: getattr(row, name) for name in ExecutionRow.model_fields if name != "seq"},
     ).model_dump(mode="json")
 

@@ -31,7 +31,8 @@ class ActiveRun:
     """A run that may be in the way. ``ended_at`` None: it is active still.
 
     Active is every run that is due and has not ended: in flight, waiting for a retry, for its group or
-    for a worker.
+    for a worker. It swallows only what falls due from its start on: what fell due before, while no worker
+    was there, is late, and that is a matter of catch-up.
     """
 
     planned: bool

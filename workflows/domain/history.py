@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -9,6 +10,7 @@ from workflows.contracts.attempt import AttemptInput, AttemptReport, Occurrence
 from workflows.contracts.names import execution_id, stretch_key
 from workflows.contracts.planning import Stretch
 from workflows.contracts.records import (
+    ALIVE,
     DELIVERIES_MAX,
     FINAL_PHASE,
     AttemptOutcome,
@@ -242,3 +244,19 @@ def _progress(inp: AttemptInput, execution: ExecutionRow) -> JobProgress | None:
         last_run=last_run(execution),
         next_fires_at=inp.next_fires_at,
     )
+
+
+def with_ends(execution: ExecutionRow, attempts: Sequence[AttemptRow]) -> list[AttemptRow]:
+    """The attempts of an execution, none of them running still when it has ended.
+
+    A holder that was stopped between two leases leaves its last word, that it had fired, for ever.
+    """
+    if execution.outcome in ALIVE:
+        return list(attempts)
+    outcome: AttemptOutcome = "cancelled" if execution.outcome in ("cancelled", "replaced") else "failed"
+    return [
+        row.model_copy(update={"outcome": outcome, "ended_at": execution.ended_at})
+        if row.outcome == "running"
+        else row
+        for row in attempts
+    ]

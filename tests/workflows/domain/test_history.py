@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from infra.database.execution_rows import merge
 from tests.workflows.domain.states import at, begun, report, state
 from workflows.contracts.attempt import AttemptReport
 from workflows.contracts.planning import Stretch
-from workflows.contracts.records import ALIVE, ExecutionRow, sequence
+from workflows.contracts.records import ALIVE, AttemptRow, ExecutionRow, sequence
 from workflows.domain import history, job_state
 
 
@@ -102,3 +103,29 @@ def test_a_stretch_grows_under_its_own_key() -> None:
     longer = history.longer(first, following)
     assert (longer.key, longer.count, longer.last_scheduled_time) == (first.key, 5, at(5))
     assert merge(longer, first) == merge(first, longer) == longer
+
+
+@pytest.mark.parametrize(
+    ("outcome", "attempt"),
+    [
+        ("running", "running"),
+        ("replaced", "cancelled"),
+        ("cancelled", "cancelled"),
+        ("dead_lettered", "failed"),
+    ],
+)
+def test_no_attempt_runs_on_in_an_execution_that_has_ended(outcome: Any, attempt: str) -> None:
+    """A holder that was stopped between two leases leaves no other word than that it had fired."""
+    row = ExecutionRow(
+        key="acme/report:2026-12-01T12:00:00Z",
+        scheduled_time=at(0),
+        fires_at=at(0),
+        outcome=outcome,
+        seq=1,
+        ended_at=None if outcome == "running" else at(2),
+    )
+    held = AttemptRow(attempt=1, delivery=1, execution_id=f"{row.key}:1", outcome="running", seq=1)
+    failed = held.model_copy(update={"outcome": "failed", "ended_at": at(1)})
+    first, second = history.with_ends(row, [failed, held])
+    assert first == failed
+    assert (second.outcome, second.ended_at) == (attempt, row.ended_at)
