@@ -70,9 +70,9 @@ async def struck(watched: Watched, name: str, freeze: float | None) -> tuple[Blo
     receiver, blow = watched.receiver, Blow(watched, freeze)
     receiver.manners |= {f"answered-{name}": blow.answered, f"flying-{name}": blow.flying}
     await watched.every(f"punctual-{name}", 1, catch_up={"policy": "none", "grace": 1})
-    held_at = await watched.once(f"held-{name}", 4)
     await watched.once(f"flying-{name}")
     await receiver.wait_for(f"flying-{name}")
+    held_at = await watched.once(f"held-{name}", 4)
     await watched.once(f"answered-{name}")
     await receiver.wait_for(f"answered-{name}")
     await asyncio.wait_for(blow.over.wait(), 20)

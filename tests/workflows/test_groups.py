@@ -6,35 +6,30 @@ Every history is replayed at the end, those of the groups too.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from aiohttp import web
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from infra.settings import Settings
-from tests.fleet import TENANT, Fleet, actor, fresh, view
+from tests.fleet import TENANT, Fleet, actor, fresh
 from tests.sink import Arrival, Sink
 from tests.workflows.asking import (
     Gate,
-    Job,
     at,
     delete,
-    edit,
     ended,
     from_now,
     impatient_fleet,
     pause,
-    resume,
     seen,
     stored,
     told,
 )
+from tests.workflows.grouped import Group, is_queued, order
 from workflows.contracts import names
-from workflows.contracts.group import GroupLimit, GroupState, GroupView
-from workflows.contracts.job import CancelRequest, JobView, TriggerRequest
+from workflows.contracts.job import TriggerRequest
 from workflows.domain import group as group_rules
 
 UPDATES = True
@@ -45,77 +40,6 @@ replayed = pytest.mark.parametrize("fleet", ["replaying"], indirect=True)
 def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Holders are asked after a second. (``workflows.domain`` is the same inside the sandbox.)"""
     monkeypatch.setattr(group_rules, "FIRST_QUESTION", timedelta(seconds=1))
-
-
-class Group:
-    """One group of the tenant, made before any job names it."""
-
-    def __init__(self, fleet: Fleet, sink: Sink, name: str) -> None:
-        self.fleet, self.sink, self.name = fleet, sink, name
-        self.handle: Job = fleet.client.get_workflow_handle(names.group_workflow_id(TENANT, name))
-
-    @classmethod
-    async def made(cls, fleet: Fleet, sink: Sink, *, limit: int = 1) -> Group:
-        made = cls(fleet, sink, fresh("group"))
-        state = GroupState(tenant=TENANT, group=made.name, limit=limit)
-        fleet.jobs.append(
-            await fleet.client.start_workflow(
-                names.GROUP_WORKFLOW, state, id=made.handle.id, task_queue=names.MAIN_QUEUE
-            )
-        )
-        return made
-
-    async def limited(self, limit: int) -> GroupView:
-        view: GroupView = await self.handle.execute_update(
-            names.UPDATE_LIMIT, GroupLimit(limit=limit, actor=actor()), result_type=GroupView
-        )
-        return view
-
-    async def until(self, enough: Callable[[GroupView], bool], within: float = 15) -> GroupView:
-        async with asyncio.timeout(within):
-            while not enough(found := await self.handle.query(names.QUERY_VIEW, result_type=GroupView)):
-                await asyncio.sleep(0.05)
-        return found
-
-    async def is_empty(self) -> None:
-        await self.until(lambda found: not found.held and not found.queued)
-
-    def definition(self, path: str, **more: Any) -> dict[str, Any]:
-        """A job that runs once, at once."""
-        return {
-            "schedule": {"at": at(from_now(-2))},
-            "target": {"url": self.sink.url(path)},
-            "concurrency": {"group": self.name},
-            "heartbeat_timeout": 3,
-            **more,
-        }
-
-    async def job(self, path: str, **more: Any) -> Job:
-        definition = self.definition(path, **more)
-        return await self.fleet.create(fresh(path.strip("/")), definition, cursor=from_now(-5))
-
-    async def holder(self, path: str = "/holder", **more: Any) -> tuple[Job, Gate]:
-        """A job whose run has a place and keeps it until its gate opens."""
-        gate = Gate(self.sink, path)
-        job = await self.job(path, **more)
-        await self.sink.wait_for(path, 1)
-        return job, gate
-
-    async def waiter(self, path: str, **more: Any) -> Job:
-        """A job whose run waits for a place."""
-        job = await self.job(path, **more)
-        await seen(job, is_queued)
-        ref = job.id.rpartition("/")[2]
-        await self.until(lambda found: any(f"/{ref}:" in one.key for one in found.waiting))
-        return job
-
-
-def is_queued(found: JobView) -> bool:
-    return found.current is not None and found.current.outcome == "queued"
-
-
-def order(sink: Sink) -> str:
-    return " ".join(arrival.path.strip("/") for arrival in sink.arrivals)
 
 
 @replayed
@@ -220,75 +144,6 @@ async def test_the_wait_for_a_retry(fleet: Fleet, sink: Sink, interval: float, e
     await sink.wait_for("/retried", 2)
     assert order(sink) == expected
     await group.is_empty()
-
-
-async def paused(job: Job, _: Group) -> None:
-    assert (await pause(job)).in_flight == []
-    await resume(job)
-
-
-async def deleted(job: Job, _: Group) -> None:
-    assert (await delete(job)).in_flight == []
-
-
-async def cancelled(job: Job, _: Group) -> None:
-    found = await view(job)
-    assert found.current is not None
-    request = CancelRequest(key=found.current.key, actor=actor())
-    await job.execute_update(names.UPDATE_CANCEL, request)
-
-
-async def changed(job: Job, **fields: Any) -> None:
-    """An edit of these fields and nothing else."""
-    definition = (await view(job)).definition
-    await edit(job, {**definition.model_dump(mode="json", by_alias=True), **fields})
-
-
-async def ungrouped(job: Job, _: Group) -> None:
-    await changed(job, concurrency={})
-
-
-async def regrouped(job: Job, group: Group) -> None:
-    await changed(job, concurrency={"group": f"{group.name}-2"})
-
-
-@replayed
-@pytest.mark.parametrize(
-    ("change", "rows"),
-    [
-        pytest.param(paused, [("skipped", "paused", 1)], id="pause"),
-        pytest.param(cancelled, [("cancelled", "asked", 1)], id="cancel"),
-        pytest.param(deleted, [("cancelled", "deleted", 1)], id="delete"),
-        pytest.param(ungrouped, [("succeeded", None, 1)], id="an edit without a group"),
-        pytest.param(regrouped, [("succeeded", None, 1)], id="an edit with another group"),
-    ],
-)
-async def test_a_change_meets_a_run_that_waits_for_its_group(
-    fleet: Fleet, sink: Sink, change: Callable[[Job, Group], Any], rows: list[tuple[str, str, int]]
-) -> None:
-    """It leaves the queue. Stopped, it does not run; where it is not kept any more, it runs at once."""
-    group = await Group.made(fleet, sink)
-    _, gate = await group.holder()
-    waiter = await group.waiter("/waiter")
-    await change(waiter, group)
-    await group.until(lambda found: found.queued == 0)
-    assert told(await stored(fleet, waiter, ended)) == rows
-    assert (await group.until(lambda found: found.held == 1)).holders[0].token == 1
-    gate.open()
-    await group.is_empty()
-    assert len(sink.at("/waiter")) == (rows[0][0] == "succeeded")
-
-
-@replayed
-async def test_an_edit_of_something_else_leaves_a_run_its_turn(fleet: Fleet, sink: Sink) -> None:
-    group = await Group.made(fleet, sink)
-    _, gate = await group.holder()
-    waiter = await group.waiter("/waiter")
-    await group.waiter("/behind")
-    await changed(waiter, description="new")
-    gate.open()
-    await sink.wait_for("/behind", 1)
-    assert order(sink) == "holder waiter behind"
 
 
 @replayed
