@@ -248,3 +248,10 @@ def attempt(due_in: float = 20, *, not_after: float | None = None, **fields: Any
             **fields,
         }
     )
+
+
+def left(phase: str, native_attempt: int = 1, **fields: object) -> HeartbeatDetails:
+    """What the holder before left behind."""
+    return HeartbeatDetails.model_validate(
+        {"native_attempt": native_attempt, "phase": phase, "deliveries": 0, "reaps": 0, "at": NOON, **fields}
+    )

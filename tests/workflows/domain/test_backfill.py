@@ -6,62 +6,16 @@ from typing import Any
 
 import pytest
 
-from tests.workflows.domain.states import NOON, at, begun, definition, report, state
+from tests.workflows.domain.backfills import accepted, begin, end, own
+from tests.workflows.domain.states import at, begun, definition, report, state
 from workflows.contracts import names
-from workflows.contracts.actor import Actor
 from workflows.contracts.backfill import (
     BACKFILLS_KEPT,
-    PAGE,
-    Backfill,
-    BackfillPage,
-    BackfillRequest,
     Paged,
 )
-from workflows.contracts.job import BesideRun, JobState, RunState, StopIntent
-from workflows.contracts.records import AttemptRow, ExecutionRow, Outcome, Pause, Record, sequence
+from workflows.contracts.job import BesideRun, StopIntent
+from workflows.contracts.records import Pause
 from workflows.domain import backfill, job_changes, job_sources, job_state
-from workflows.domain.backfill import Told
-
-
-def accepted(job: JobState, *minutes: float, only: str = "missing", **fields: Any) -> Backfill:
-    """A backfill of the hour before noon, with a page of these minutes."""
-    request = BackfillRequest.model_validate(
-        {
-            "from": at(-60),
-            "to": at(0),
-            "only": only,
-            "total": len(minutes),
-            "actor": Actor(at=at(0)),
-            **fields,
-        }
-    )
-    one = backfill.accept(job, request, at(0))
-    one.page = [Paged(at=at(minute)) for minute in minutes]
-    one.all_paged, one.asked = True, True
-    return one
-
-
-def begin(job: JobState, one: Backfill, now: float = 0) -> RunState:
-    entry = backfill.take(job, one, at(now))
-    assert entry is not None
-    key = backfill.key_of(job, one, entry)
-    run = job_sources.begin_backfill(job, key, entry, one.number, at(now))
-    one.turned_at = job.turns
-    return run
-
-
-def end(job: JobState, outcome: str = "succeeded", now: float = 0) -> None:
-    """The run there is ends, half a minute after it has fired."""
-    assert job.run is not None
-    inp = job_state.attempt_input(job, job.run)
-    told = report(outcome, fired=now, ended=now + 0.5, retryable=False)
-    job_state.learn(job, job.run, inp, told)
-    job_state.ended(job, job.run, inp, told, told.ended_at)
-
-
-def own(minute: float) -> str:
-    return names.scheduled_key("acme", "report", at(minute))
-
 
 # -- turns -----------------------------------------------------------------------------------------
 
@@ -280,100 +234,3 @@ def test_the_last_ended_ones_are_kept_behind_those_under_way() -> None:
     assert [one.number for one in job.backfills] == [last.number, *range(6, BACKFILLS_KEPT + 6)]
     backfill.cancel_all(job, "deleted", at(0))
     assert [one.number for one in job.backfills] == list(range(7, BACKFILLS_KEPT + 7))
-
-
-# -- pages -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("waiting", "fields", "wanted"),
-    [
-        pytest.param(0, {"asked": False, "cursor": at(-60)}, True, id="never-asked"),
-        pytest.param(0, {"cursor": at(-1)}, True, id="more-is-settled"),
-        pytest.param(PAGE // 2, {"cursor": at(-1)}, True, id="in-time"),
-        pytest.param(PAGE // 2 + 1, {"cursor": at(-1)}, False, id="early-enough"),
-        pytest.param(0, {"cursor": at(1)}, False, id="the-loop-has-not-settled-it"),
-        pytest.param(0, {"all_paged": True, "cursor": at(-1)}, False, id="all-of-it"),
-        pytest.param(0, {"status": "done", "cursor": at(-1)}, False, id="ended"),
-    ],
-)
-def test_when_a_page_is_asked_for(waiting: int, fields: dict[str, Any], wanted: bool) -> None:
-    job = state([1], cursor=0)
-    one = accepted(job, *range(-waiting, 0))
-    one.all_paged = False
-    for name, value in fields.items():
-        setattr(one, name, value)
-    assert backfill.wants_page(job, one) is wanted
-
-
-def test_an_edit_of_the_timing_keeps_what_was_counted() -> None:
-    job = state([1])
-    one = accepted(job)
-    before = job.definition.schedule
-    job_changes.edit(job, definition(description="the same instants"), at(0), calling=False)
-    assert one.timing is None
-    for every in ("PT2M", "PT3M"):
-        later = definition(schedule={"every": every, "anchor": NOON.isoformat()})
-        job_changes.edit(job, later, at(0), calling=False)
-        assert backfill.page_asked(job, one).timing.schedule == before
-    assert backfill.shown(one).timing is None
-
-
-def written(minute: float, suffix: str, outcome: Outcome, attempt: int) -> Record:
-    key = own(minute) + suffix
-    seq = sequence(attempt, 1, 5)
-    return Record(
-        tenant="acme",
-        ref="report",
-        execution=ExecutionRow(key=key, scheduled_time=at(minute), fires_at=at(0), outcome=outcome, seq=seq),
-        attempt=AttemptRow(
-            attempt=attempt, delivery=1, execution_id=f"{key}:{attempt}", outcome="failed", seq=seq
-        ),
-    )
-
-
-def test_what_the_database_does_not_know_yet_counts() -> None:
-    """A success that waits to be written is no gap; attempts that were sent are not sent again."""
-    records = [
-        written(-9, "", "succeeded", 1), written(-8, "+r2", "succeeded", 4), written(-7, "", "retrying", 2),
-        written(-7, "", "dead_lettered", 3), written(-6, "+b1", "dead_lettered", 5),
-    ]  # fmt: skip
-    job = state([50], records=records)
-    told = backfill.unwritten(job)
-    assert told == {
-        own(-9): Told(True, 1), own(-8): Told(True, 0), own(-7): Told(False, 3), own(-6): Told(False, 0)
-    }  # fmt: skip
-    one = accepted(job)
-    one.all_paged = False
-    asked = backfill.page_asked(job, one)
-    page = BackfillPage(
-        occurrences=[Paged(at=at(minute), attempt=2) for minute in (-9, -8, -7, -6)],
-        cursor=at(-5),
-        last=False,
-    )
-    backfill.adopt(job, one.number, asked, page, told, at(0))
-    assert [(entry.at, entry.attempt) for entry in one.page] == [(at(-7), 4), (at(-6), 2)]
-    assert (one.cursor, one.all_paged) == (at(-5), False)
-    backfill.adopt(job, one.number, asked, page, told, at(0))
-    assert len(one.page) == 2, "a page that comes twice is taken once"
-
-
-def test_a_backfill_of_nothing_is_done_with_its_first_page() -> None:
-    job = state([50])
-    one = accepted(job)
-    one.all_paged = False
-    page = BackfillPage(occurrences=[], cursor=at(0), last=True)
-    backfill.adopt(job, one.number, backfill.page_asked(job, one), page, {}, at(1))
-    assert (one.status, one.ended_at) == ("done", at(1))
-
-
-def test_an_occurrence_that_falls_due_during_a_slice_waits_for_it() -> None:
-    job = state([1, 2])
-    begin(job, accepted(job, -5), now=0.9)
-    assert job.run is not None
-    inp = job_state.attempt_input(job, job.run)
-    told = report(fired=0.9, ended=1.4)
-    job_state.learn(job, job.run, inp, told)
-    job_state.ended(job, job.run, inp, told, told.ended_at)
-    assert [one.scheduled_time for one in job.plan] == [at(1), at(2)]
-    assert (job.stats.skipped, job.blocked_since) == (0, at(0.9))
