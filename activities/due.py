@@ -34,9 +34,10 @@ class Wait:
         self.time = max(inp.fires_at - self._began_at, timedelta(0))
         """How long the run is held; zero if it is due."""
 
-    def refuse_wrong_clock(self, offset: ServerOffset) -> None:
-        """At the start of a hold."""
-        if offset.is_ahead and self.time > timedelta(0):
+    def refuse_wrong_clock(self, offset: ServerOffset, started: datetime) -> None:
+        """At the start of a hold, which was at ``started`` by the server's clock: to one that runs ahead
+        a run may seem to be due that is not."""
+        if offset.is_ahead and self._inp.fires_at > started:
             raise Ended("returned", reason="clock_ahead")
         if self.time > self._longest:
             raise self._clock_behind()

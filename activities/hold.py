@@ -165,7 +165,7 @@ class Hold:
 
     async def _held_and_fired(self) -> Answer:
         places, clock = self._places, self._clock
-        self._wait.refuse_wrong_clock(places.offset)
+        self._wait.refuse_wrong_clock(places.offset, self._info.started_time)
         places.fences.held += 1
         try:
             await self._sleep_and_fence()

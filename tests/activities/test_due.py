@@ -54,6 +54,9 @@ async def test_a_worker_ahead_of_the_server_holds_nothing() -> None:
     worker = Worker(attempt(20), server_behind=0.3)
     report = await worker.report()
     assert (report.outcome, report.reason, worker.clock.passed) == ("returned", "clock_ahead", 0)
+    soon = Worker(attempt(-1), server_behind=2)
+    report = await soon.report()
+    assert (report.reason, soon.target.written) == ("clock_ahead", []), "it seems to be due, and is not"
     due = Worker(attempt(-1), server_behind=0.3)
     assert (await due.report()).outcome == "succeeded", "what is due by the server's timer is fired"
 
