@@ -84,7 +84,8 @@ def up(options: UpOptions) -> int:
             values, listen_port=options.listen_port, ui_url=f"http://{HOST}:{server.ui_port}"
         )
         settings = settings_for(installation.data_dir, **values)
-        environment = {**os.environ, **_variables({**values, "data_dir": str(installation.data_dir)})}
+        variables = _variables({**values, "data_dir": str(installation.data_dir)})
+        environment = {**os.environ, **variables, "NO_COLOR": "1"}  # they write to files
         return asyncio.run(_Up(options, installation, server, settings, environment, began).run())
 
 

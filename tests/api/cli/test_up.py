@@ -39,6 +39,7 @@ def test_it_ends_its_start_with_a_command_and_stops_in_order_on_ctrl_c(tmp_path:
         assert [pid for pid, line in children.items() if "worker" in line] == [worker]
         for pid in children:
             assert os.getpgid(pid) == pid
+            assert "NO_COLOR=1" in Path(f"/proc/{pid}/environ").read_text().split("\0")
 
         up.process.send_signal(signal.SIGINT)
         order: list[int] = []
