@@ -22,7 +22,7 @@ class Planning:
 
     @activity.defn(name=PLAN_ACTIVITY)
     async def plan(self, asked: PlanInput) -> Plan:
-        """Run locally, beside the workflow task. Raises ``RuleBroken`` if the schedule cannot be read."""
+        """It may not wait for anything. Raises ``RuleBroken`` if the schedule cannot be read."""
         try:
             plan = planning.plan(asked)
         except RuleError as error:

@@ -45,6 +45,8 @@ class Changing(Watched):
         super().__init__(state)
         self._row_lacks_plan = False
         """A change that dropped the plan told the index, which does not know yet when the job runs next."""
+        self._starting: set[str] = set()
+        """Keys of runs beside the loop that are being started: nothing can be told to them yet."""
 
     # -- updates -----------------------------------------------------------------------------------
 
@@ -110,6 +112,7 @@ class Changing(Watched):
         return self._unchanged()
 
     async def _stop_beside(self, row: BesideRun, reason: str) -> None:
+        await workflow.wait_condition(lambda: row.key not in self._starting)
         name = row.name or names.suffix_of(row.key)
         handle = workflow.get_external_workflow_handle(
             names.run_workflow_id(self.state.tenant, self.state.ref, name)
@@ -166,6 +169,9 @@ class Changing(Watched):
         run = state.run
         if run is not None and run.occurrence.scheduled_time == at and run.fires_at <= workflow.now():
             raise refusal(failures.RUN_ACTIVE, run.occurrence.key)
+        key = names.scheduled_key(state.tenant, state.ref, at)
+        if key in self._starting:
+            raise refusal(failures.RUN_ACTIVE, key)
         if request.skipped and len(state.skips) >= SKIPS_MAX:
             raise refusal(failures.TOO_MANY_SKIPS, f"{SKIPS_MAX} occurrences are to be skipped already")
 

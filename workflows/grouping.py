@@ -10,10 +10,10 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
+    from workflows.asking import Asking
     from workflows.contracts import names
     from workflows.contracts.group import GroupAsk, GroupGrant
     from workflows.contracts.job import JobState, RunState
@@ -27,11 +27,11 @@ LEAVE_FIRST = timedelta(seconds=10)
 """An ask waits so long for the word that its run had left the group before."""
 
 
-class Grouping:
+class Grouping(Asking):
     """``_changes`` moves when a grant comes, so that it ends a wait."""
 
     def __init__(self, state: JobState) -> None:
-        self.state = state
+        super().__init__(state)
         self._changes = 0
         """Accepted changes; a wait ends when it moves."""
         self._ask_again_at = NEVER_ASKED
@@ -85,12 +85,7 @@ class Grouping:
 
     async def _reach_group(self, asked: GroupAsk) -> bool:
         try:
-            await workflow.execute_local_activity(
-                names.ASK_GROUP_ACTIVITY,
-                asked,
-                schedule_to_close_timeout=ASK_WITHIN,
-                retry_policy=RetryPolicy(maximum_attempts=2),
-            )
+            await self._ask(names.ASK_GROUP_ACTIVITY, asked, at_all=ASK_WITHIN, attempts=2)
         except ActivityError:
             workflow.logger.warning("the group %s could not be asked", asked.group)
             return False

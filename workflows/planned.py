@@ -9,7 +9,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
@@ -23,6 +22,8 @@ with workflow.unsafe.imports_passed_through():
     from workflows.domain.gate import Decision
     from workflows.requested import ASK_AFTER_BESIDE, Requested
 
+PLAN_WITHIN = timedelta(seconds=10)
+
 
 class Planned(Requested):
     async def _plan(self) -> bool:
@@ -30,13 +31,7 @@ class Planned(Requested):
         state, seen = self.state, self._changes
         asked = job_state.plan_input(state, workflow.now())
         try:
-            plan = await workflow.execute_local_activity(
-                names.PLAN_ACTIVITY,
-                asked,
-                result_type=Plan,
-                start_to_close_timeout=timedelta(seconds=10),
-                retry_policy=RetryPolicy(maximum_attempts=3),
-            )
+            plan = await self._ask(names.PLAN_ACTIVITY, asked, result_type=Plan, each=PLAN_WITHIN)
         except ActivityError as failure:
             if self._changes == seen:
                 self._pause_if_broken(failure.cause)
@@ -102,18 +97,21 @@ class Planned(Requested):
 
     async def _due_beside(self, call: AttemptCall | None) -> PlannedOccurrence | None:
         """The occurrence that may have to run beside the active run, or instead of it."""
-        state = self.state
-        if state.definition.concurrency.policy not in ("allow", "replace"):
-            return None
-        if state.pause is not None or state.deleted or (call and call.stop_now_reason is not None):
+        state, run = self.state, self.state.run
+        if not self._may_run_beside(call):
             return None
         due = self._behind_run()
-        run = state.run
         if due is None and not state.plan_exhausted and not (run and active.is_held(run, workflow.now())):
             job_sources.serve_run(state)
             await self._plan()
-            due = self._behind_run()
+            due = self._behind_run() if self._may_run_beside(call) else None
         return due
+
+    def _may_run_beside(self, call: AttemptCall | None) -> bool:
+        state = self.state
+        if state.definition.concurrency.policy not in ("allow", "replace"):
+            return False
+        return state.pause is None and not state.deleted and not (call and call.stop_now_reason is not None)
 
     def _behind_run(self) -> PlannedOccurrence | None:
         """The next planned occurrence that is not the one of the active run."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
@@ -39,6 +38,8 @@ REDRIVES_MAX = 100
 REDRIVES_MAX_BYTES = 256 * 1024
 """Of redrives that wait, own bodies included: they travel with the job's state."""
 START_WITHIN = timedelta(seconds=5)
+STARTED_WITHIN = timedelta(seconds=20)
+"""All tries to start a run beside the loop; what stops it waits as long."""
 ALIVE_WITHIN = timedelta(seconds=10)
 ASK_AFTER_BESIDE = timedelta(minutes=1)
 """How long runs beside the loop may hold up another before the job asks whether they are alive."""
@@ -191,16 +192,15 @@ class Requested(Changing):
         job_sources.set_beside(run)
         row = job_sources.beside_row(state, run)
         state.beside = [*state.beside, row]
+        self._starting.add(row.key)
         try:
-            await workflow.execute_local_activity(
-                names.START_RUN_ACTIVITY,
-                aside,
-                start_to_close_timeout=START_WITHIN,
-                retry_policy=RetryPolicy(maximum_attempts=3),
-            )
+            await self._ask(names.START_RUN_ACTIVITY, aside, each=START_WITHIN, at_all=STARTED_WITHIN)
         except ActivityError:
+            lives = len(state.beside)
             state.beside = [known for known in state.beside if known.key != row.key]
-            return False
+            return len(state.beside) == lives  # it has told its end: only the word of its start was lost
+        finally:
+            self._starting.discard(row.key)
         return True
 
     @workflow.signal(name=names.SIGNAL_ENDED)
@@ -233,7 +233,7 @@ class Requested(Changing):
 
     async def _forget_gone(self) -> None:
         """Ask after runs that hold back another; one that was terminated will never tell its end."""
-        rows = [row for row in self.state.beside if not row.forced]
+        rows = [row for row in self.state.beside if not row.forced and row.key not in self._starting]
         try:
             alive = await workflow.execute_activity(
                 names.RUNS_ALIVE_ACTIVITY,
