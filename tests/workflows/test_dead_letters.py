@@ -137,7 +137,7 @@ async def test_a_pause_that_ends_a_waiting_retry_leaves_a_letter(fleet: Fleet, s
     await pause(job)
     state = await letter(fleet, key)
     assert state.letter.execution.reason == "paused"
-    assert state.letter.next_attempt == 2, "the second attempt was not sent"
+    assert state.letter.next_attempt == 3, "the second attempt has its end, though it was not sent"
 
 
 @replayed

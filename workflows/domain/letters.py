@@ -83,9 +83,9 @@ def _letter(state: JobState, run: RunState, row: ExecutionRow) -> DeadLetter:
 
 
 def _next_attempt(run: RunState) -> int:
-    """The first one that was not sent. A redrive uses up its first attempt in any case, which names it."""
-    sent = run.deliveries > 0 or run.attempt == run.first_attempt
-    return run.attempt + 1 if sent else run.attempt
+    """The one behind that which the execution ended with, sent or not: what is said of the end stands over
+    whatever is told of the same attempt."""
+    return run.attempt + 1
 
 
 def _tell(state: JobState, run: RunState, row: ExecutionRow, outcome: str) -> None:

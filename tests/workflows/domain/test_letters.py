@@ -104,7 +104,7 @@ def test_a_redrive_that_is_cancelled_before_it_begins_tells_its_letter() -> None
 
 @pytest.mark.parametrize(
     ("how", "reason", "next_attempt"),
-    [("paused", "paused", 2), ("leases", "leases_lost", 2), ("max_duration", "max_duration", 2)],
+    [("paused", "paused", 3), ("leases", "leases_lost", 2), ("max_duration", "max_duration", 2)],
 )
 def test_every_end_without_success_leaves_a_letter(how: str, reason: str, next_attempt: int) -> None:
     job = state(definition=definition(max_reaps=0))
@@ -120,6 +120,7 @@ def test_every_end_without_success_leaves_a_letter(how: str, reason: str, next_a
         job_state.settle(job, run, inp, "dead_lettered", "paused", at(1.2))
     letter = the_letter(job)
     assert (letter.execution.reason, letter.next_attempt) == (reason, next_attempt)
+    assert letter.execution.seq < sequence(letter.next_attempt, 1, 1), "what a redrive tells is newer"
     assert [one.attempt for one in letter.attempts] == [1]
 
 
