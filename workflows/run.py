@@ -12,7 +12,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.attempting import Attempting
     from workflows.contracts import names
     from workflows.contracts.job import JobState, RunEnded
-    from workflows.domain import details, history, incidents, job_changes
+    from workflows.domain import details, history, incidents, job_state
 
 
 @workflow.defn(name=names.RUN_WORKFLOW)
@@ -67,9 +67,10 @@ class RunWorkflow(Attempting):
     @workflow.signal(name=names.SIGNAL_STOP)
     def stop(self, reason: str) -> None:
         """Stop wherever it is: held, in flight or waiting for a retry."""
-        state = self.state
+        state, run, now = self.state, self.state.run, workflow.now()
         self._changes += 1
         if self._call is not None:
             self._call.stop("now", reason)
-        elif state.run is not None:
-            job_changes.cancel_waiting(state, state.run.occurrence.key, workflow.now())
+        elif run is not None:
+            inp = job_state.attempt_input(state, run)
+            job_state.settle(state, run, inp, history.stopped(reason), reason, now)

@@ -95,6 +95,33 @@ async def test_a_run_stopped_before_its_first_step_tells_its_end(fleet: Fleet, s
     assert (seen.last_run.key, seen.last_run.outcome, sink.at("/overtaken")) == (row.key, "cancelled", [])
 
 
+@pytest.mark.parametrize(("reason", "outcome"), [("replaced", "replaced"), ("deleted", "cancelled")])
+async def test_a_run_that_is_stopped_while_it_waits_for_a_retry_says_why(
+    fleet: Fleet, sink: Sink, reason: str, outcome: str
+) -> None:
+    path = f"/stopped/{reason}"
+    sink.answers[path] = answer_500
+    retry = {"initial_interval": 600, "jitter": 0}
+    job = await fleet.create(
+        fresh("stopped"), {"schedule": {"in": 1}, "target": {"url": sink.url(path)}, "retry": retry}
+    )
+    await sink.wait_for(path, 1)
+    request = TriggerRequest(request="forced", force=True, actor=actor())
+    await job.execute_update(names.UPDATE_TRIGGER, request, result_type=Triggered)
+    await sink.wait_for(path, 2)
+    [row] = (await view(job)).beside
+    run_id = names.run_workflow_id(TENANT, job.id.rpartition("/")[2], names.suffix_of(row.key))
+    await asyncio.sleep(0.5)
+    await fleet.client.get_workflow_handle(run_id).signal(names.SIGNAL_STOP, reason)
+    seen = await until(job, lambda seen: seen.beside == [])
+    assert seen.last_run is not None
+    assert (seen.last_run.outcome, seen.last_run.reason) == (outcome, reason)
+
+
+async def answer_500(_: Arrival, before: int) -> web.Response:
+    return web.Response(status=500)
+
+
 async def test_a_forced_run_retries_like_any_other_and_can_be_cancelled(fleet: Fleet, sink: Sink) -> None:
     async def answer(_: Arrival, before: int) -> web.Response:
         if before == 0:
