@@ -138,11 +138,11 @@ ENDLESS = {
 @pytest.mark.parametrize(("schedule", "excluded"), ENDLESS.values(), ids=ENDLESS)
 def test_a_search_that_finds_nothing_ends(schedule: Schedule, excluded: list[str]) -> None:
     recurrence = compile_schedule(schedule, except_=except_cron(*excluded))
-    start = time.perf_counter()
+    start = time.process_time()
     assert recurrence.after(NOW) is None
     assert recurrence.before(NOW + 36_500 * DAY) is None
     assert recurrence.count(NOW, NOW + 365 * DAY).total == 0
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 10, "it walked; what ends by a bound takes a second at most"
 
 
 def test_spread_is_stable_within_bounds_and_differs_between_jobs() -> None:
