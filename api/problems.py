@@ -32,7 +32,7 @@ class Kind(Enum):
     GROUP_IN_USE = ("group-in-use", 409, "The group is in use")
     OCCURRENCE_SERVED = ("occurrence-served", 409, "The occurrence does not lie ahead any more")
     TOO_MANY_SKIPS = ("too-many-skips", 409, "The job has no room for another skip")
-    GONE = ("gone", 410, "Deleted since")
+    GONE = ("gone", 410, "Not there any more")
     REVISION_MISMATCH = ("revision-mismatch", 412, "Changed meanwhile")
     TOO_LARGE = ("too-large", 413, "The body is too large")
     UNSUPPORTED_MEDIA_TYPE = ("unsupported-media-type", 415, "Not JSON")
