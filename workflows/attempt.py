@@ -40,6 +40,7 @@ class AttemptCall:
 
     def __init__(self, inp: AttemptInput, now: datetime) -> None:
         self.inp = inp
+        self.scheduled_at = now
         self.fired = False
         """A worker said so when it was asked to stop."""
         self.intent = StopIntent()

@@ -130,6 +130,8 @@ class Attempting(Grouping):
     def _lost(self, run: RunState, call: AttemptCall, lost: LostAttempt) -> None:
         """No worker can report its own death: go by what it left, and by its earlier word."""
         state, now = self.state, workflow.now()
+        if lost.cancelled and state.runs_errands:  # not in a history that 0.1.0 began
+            job_state.sent_unseen(run, call.inp, call.intent, call.scheduled_at, now)
         if lost.fired or call.fired or run.deliveries > 0:
             stopped = call.stop_now_reason
             job_state.lease_lost(state, run, call.inp, left=lost.details, stopped=stopped, now=now)

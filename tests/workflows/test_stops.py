@@ -8,14 +8,18 @@ import time
 from collections.abc import Sequence
 from datetime import timedelta
 
+import pytest
 from aiohttp import web
+from temporalio import activity
 from temporalio.client import Client
 
+from activities.attempt import Attempts
 from infra.settings import Settings
 from tests.fleet import Fleet, MemoryRecorder, actor, fresh, view
 from tests.sink import Arrival, Sink
-from tests.workflows.asking import answers, stored
+from tests.workflows.asking import answers, edit, stored
 from workflows.contracts import names
+from workflows.contracts.attempt import AttemptInput, AttemptReport
 from workflows.contracts.job import CancelRequest, JobChanged, PauseRequest, ResumeRequest
 from workflows.contracts.records import Record
 
@@ -113,5 +117,38 @@ async def test_a_cancel_that_meets_the_report_of_a_failure_ends_the_run(
         assert len(sink.at("/failing")) == 1
         rows = await stored(fleet, job, lambda rows: rows[0].ended_at is not None)
         assert [(row.outcome, row.reason) for row in rows] == [("cancelled", "asked")]
+    finally:
+        await fleet.stop()
+
+
+async def test_a_stop_between_two_holders_takes_back_nothing_that_may_have_been_sent(
+    temporal_client: Client, temporal_settings: Settings, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first holder stands still after it has fired; the server cancels what waits for the next one
+    without a word of it."""
+    attempt, stood_still = Attempts.attempt, asyncio.Event()
+
+    @activity.defn(name=names.ATTEMPT_ACTIVITY)
+    async def standing_still(self, inp: AttemptInput) -> AttemptReport:  # type: ignore[no-untyped-def]
+        if not stood_still.is_set():
+            stood_still.set()
+            await asyncio.sleep(8)
+        return await attempt(self, inp)
+
+    monkeypatch.setattr(Attempts, "attempt", standing_still)
+    fleet = await Fleet(temporal_client, temporal_settings).start()
+    once = {"schedule": {"in": 0}, "target": {"url": sink.url("/between")}, "heartbeat_timeout": 3}
+    try:
+        job = await fleet.create(fresh("between"), once)
+        await stood_still.wait()
+        while True:
+            [pending] = (await job.describe()).raw_description.pending_activities
+            if pending.attempt == 2:
+                break
+            await asyncio.sleep(0.05)
+        changed = await edit(job, {**once, "description": "edited"})
+        assert [one.state for one in changed.in_flight] == ["in_flight"]
+        [arrival] = await sink.wait_for("/between", 1)
+        assert arrival.delivery == 2
     finally:
         await fleet.stop()

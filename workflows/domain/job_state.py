@@ -175,6 +175,18 @@ def stopped_unfired(state: JobState, run: RunState, inp: AttemptInput, stop: Sto
     # else: an edit came; the retry keeps its time, under the new definition
 
 
+def sent_unseen(run: RunState, inp: AttemptInput, stop: StopIntent, scheduled_at: datetime,
+                now: datetime) -> None:  # fmt: skip
+    """A stop met an attempt, scheduled then, that nobody had, and no word of an earlier holder came with it.
+
+    After a lease's length that may be one between two holders, of which the first has fired. It counts as
+    sent, so that nothing that reached the target is called unsent, and the next delivery has a new number.
+    """
+    may_have_fired = now >= inp.fires_at and now - scheduled_at >= inp.definition.heartbeat_timeout
+    if may_have_fired and (stop.intent == "if_held" or run.deliveries > 0):
+        run.deliveries += 1
+
+
 def ended(state: JobState, run: RunState, inp: AttemptInput, report: AttemptReport, now: datetime, *,
           stopped: str | None = None) -> None:  # fmt: skip
     """The attempt has an outcome: a retry, or the end of the execution. ``stopped``: the reason, if it was

@@ -127,6 +127,29 @@ def test_a_retry_that_nobody_had_picked_up_ends_with_the_pause_that_cancelled_it
     assert told(job)[-1] == ("dead_lettered", "paused", 1)
 
 
+UNSEEN: dict[str, tuple[StopIntent, int, float, float, int]] = {
+    "no lease can have been lost yet": (IF_HELD, 0, 1.0, 1.4, 0),
+    "not due yet": (IF_HELD, 0, 0.2, 0.9, 0),
+    "perhaps between two holders": (IF_HELD, 0, 1.0, 1.5, 1),
+    "perhaps so, and sent before": (IF_HELD, 1, 1.0, 1.5, 2),
+    "sent before, and nobody can have had it since": (IF_HELD, 1, 1.0, 1.4, 1),
+    "it ends here, sent or not": (NOW, 0, 1.0, 1.5, 0),
+}
+
+
+@pytest.mark.parametrize(("stop", "before", "scheduled", "when", "deliveries"), UNSEEN.values(), ids=UNSEEN)
+def test_a_stop_that_meets_no_holder_does_not_call_what_was_sent_unsent(
+    stop: StopIntent, before: int, scheduled: float, when: float, deliveries: int
+) -> None:
+    """The server tells nothing of an earlier holder when it cancels an attempt that waits for the next."""
+    job = state(definition=definition(heartbeat_timeout=30))
+    run, _ = begun(job)
+    run.deliveries = before
+    _, inp = again(job)
+    job_state.sent_unseen(run, inp, stop, at(scheduled), at(when))
+    assert run.deliveries == deliveries
+
+
 def test_an_edit_leaves_a_retry_its_time() -> None:
     """Waiting or held: the next attempt is due when it was, under the new definition."""
     job = state()
