@@ -15,6 +15,7 @@ BACKFILLS_OPEN = 10
 BACKFILLS_KEPT = 20
 """Ended ones whose progress can still be read, newest."""
 PAGE = 50
+RAN_KEPT = 100
 COUNT_MAX = 100_000
 """Occurrences one backfill may have."""
 HISTORY_KEPT = timedelta(days=30)
@@ -65,6 +66,8 @@ class Backfill(Contract):
     """``cursor`` is an occurrence, and not just the beginning of the range."""
     page: list[Paged] = []
     """Occurrences that wait for their turn, ascending."""
+    ran: dict[str, int] = {}
+    """What has ended since the last page came, by key: its last attempt, or 0 for a success. Newest last."""
     all_paged: bool = False
     begun_until: Instant | None = None
     """The last occurrence that was begun: one that was put back is not counted twice."""

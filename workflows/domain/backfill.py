@@ -14,6 +14,7 @@ from workflows.contracts import names
 from workflows.contracts.backfill import (
     BACKFILLS_KEPT,
     PAGE,
+    RAN_KEPT,
     Backfill,
     BackfillPage,
     BackfillRequest,
@@ -81,7 +82,7 @@ def cancel_all(state: JobState, reason: str, now: datetime) -> None:
 
 def _end(state: JobState, one: Backfill, status: str, reason: str | None, now: datetime) -> None:
     one.status = "done" if status == "done" else "cancelled"
-    one.reason, one.ended_at, one.page = reason, now, []
+    one.reason, one.ended_at, one.page, one.ran = reason, now, [], {}
     newest = sorted(_ended(state), key=lambda ended: ended.number)[-BACKFILLS_KEPT:]
     state.backfills = [*opened(state), *newest]
 
@@ -105,7 +106,7 @@ def remaining(one: Backfill) -> int:
 
 def shown(one: Backfill) -> Backfill:
     """What readers see: the counts, without what the loop needs."""
-    return one.model_copy(update={"page": [], "timing": None})
+    return one.model_copy(update={"page": [], "ran": {}, "timing": None})
 
 
 # -- pages -----------------------------------------------------------------------------------------
@@ -160,6 +161,8 @@ class Told:
 
 
 _NOTHING = Told(succeeded=False, attempts=0)
+_SUCCEEDED, _NEVER = 0, -1
+"""Of ``Backfill.ran``."""
 
 
 def unwritten(state: JobState) -> dict[str, Told]:
@@ -188,7 +191,7 @@ def adopt(state: JobState, number: int, asked: PageAsked, page: BackfillPage,
     if one is None or one.status != "running" or one.cursor != asked.from_:
         return
     one.page = [*one.page, *_still_missing(state, one, page.occurrences, told)]
-    one.cursor, one.asked, one.all_paged = page.cursor, True, page.last
+    one.cursor, one.asked, one.all_paged, one.ran = page.cursor, True, page.last, {}
     _end_if_done(state, one, now)
 
 
@@ -199,11 +202,26 @@ def _still_missing(
         return page
     missing = []
     for entry in page:
-        known = told.get(names.scheduled_key(state.tenant, state.ref, entry.at), _NOTHING)
-        if not known.succeeded:
-            attempt = max(entry.attempt, known.attempts + 1)
+        key = names.scheduled_key(state.tenant, state.ref, entry.at)
+        known, ran = told.get(key, _NOTHING), one.ran.get(key, _NEVER)
+        if not known.succeeded and ran != _SUCCEEDED:
+            attempt = max(entry.attempt, known.attempts + 1, ran + 1)
             missing.append(entry.model_copy(update={"attempt": attempt}))
     return missing
+
+
+def happened(state: JobState, key: str, outcome: Outcome, attempt: int, now: datetime) -> None:
+    """An execution has ended, with this attempt at most: what waits for its turn under the same occurrence
+    is not missing any more, or goes on behind it."""
+    own = names.occurrence_key(key)
+    for one in opened(state):
+        if one.only == "all" or (outcome != "succeeded" and key != own):
+            continue
+        succeeded = outcome == "succeeded" or one.ran.pop(own, _NEVER) == _SUCCEEDED
+        one.ran[own] = _SUCCEEDED if succeeded else attempt
+        one.ran = dict(list(one.ran.items())[-RAN_KEPT:])
+        one.page = _still_missing(state, one, one.page, {})
+        _end_if_done(state, one, now)
 
 
 # -- turns -----------------------------------------------------------------------------------------

@@ -58,6 +58,8 @@ def ended_beside(state: JobState, end: RunEnded) -> None:
         return
     state.beside = [known for known in state.beside if known.key != end.last_run.key]
     backfill.ended(state, row.backfill, end.last_run.outcome, end.ended_at)
+    used = names.first_attempt_of(row.name) + state.definition.retry.max_attempts - 1
+    backfill.happened(state, row.key, end.last_run.outcome, used, end.ended_at)
     letters.after_beside(state, end)
     if end.last_run.outcome == "missed":  # it came too late, and did not run
         state.stats = stats.after_stretch(state.stats, "missed", 1)

@@ -278,6 +278,7 @@ def finished(state: JobState, run: RunState, outcome: Outcome, reason: str | Non
     if run.started_at is not None:
         state.last_run_ms = max((ended_at - run.started_at) // timedelta(milliseconds=1), 0)
     backfill.ended(state, run.backfill, outcome, ended_at)
+    backfill.happened(state, run.occurrence.key, outcome, run.attempt, ended_at)
     if outcome not in ("cancelled", "replaced") or not is_unserved(run):
         state.stats = stats.after_run(state.stats, outcome, ended_at)
     if row is not None:

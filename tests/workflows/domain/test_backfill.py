@@ -9,11 +9,13 @@ import pytest
 from tests.workflows.domain.backfills import accepted, begin, end, own
 from tests.workflows.domain.states import at, begun, definition, report, state
 from workflows.contracts import names
+from workflows.contracts.attempt import Occurrence
 from workflows.contracts.backfill import (
     BACKFILLS_KEPT,
+    BackfillPage,
     Paged,
 )
-from workflows.contracts.job import BesideRun, StopIntent
+from workflows.contracts.job import BesideRun, JobState, QueuedRun, StopIntent
 from workflows.contracts.records import Pause
 from workflows.domain import backfill, job_changes, job_sources, job_state
 
@@ -234,3 +236,41 @@ def test_the_last_ended_ones_are_kept_behind_those_under_way() -> None:
     assert [one.number for one in job.backfills] == [last.number, *range(6, BACKFILLS_KEPT + 6)]
     backfill.cancel_all(job, "deleted", at(0))
     assert [one.number for one in job.backfills] == list(range(7, BACKFILLS_KEPT + 7))
+
+
+# -- what others ran meanwhile ---------------------------------------------------------------------
+
+
+def redriven(job: JobState, minute: float, attempt: int, outcome: str) -> None:
+    """A redrive of this occurrence runs from its first to its last attempt."""
+    occurrence = Occurrence(
+        key=own(minute), trigger="redrive", scheduled_time=at(minute), fires_at=at(minute)
+    )
+    job_sources.begin_redrive(job, QueuedRun(occurrence=occurrence, attempt=attempt, at=at(0)))
+    end(job, outcome)
+
+
+@pytest.mark.parametrize("paged", [True, False], ids=["in-its-page", "in-the-page-on-its-way"])
+@pytest.mark.parametrize(("outcome", "goes_on"), [("succeeded", None), ("failed", 3)])
+def test_what_was_redriven_since_it_was_asked_for_uses_no_execution_id_again(
+    paged: bool, outcome: str, goes_on: int | None
+) -> None:
+    """A success is not missing any more; behind a failure the next attempt begins."""
+    job = state([5])
+    one = accepted(job, -3, -2)
+    page = BackfillPage(occurrences=one.page, cursor=at(0), last=True)
+    asked = backfill.page_asked(job, one)
+    if not paged:
+        one.page, one.all_paged = [], False
+    redriven(job, -3, 2, outcome)
+    if not paged:
+        backfill.adopt(job, one.number, asked, page, {}, at(1))
+    attempts = {entry.at: entry.attempt for entry in one.page}
+    assert attempts == {at(-2): 1} | ({at(-3): goes_on} if goes_on is not None else {})
+
+
+def test_a_backfill_is_done_when_others_have_run_all_that_was_left() -> None:
+    job = state([5])
+    one = accepted(job, -3)
+    redriven(job, -3, 2, "succeeded")
+    assert (one.status, one.started, backfill.remaining(one)) == ("done", 0, 0)
