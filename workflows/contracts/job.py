@@ -116,7 +116,8 @@ class JobState(Contract):
     cursor: Instant
     """Occurrences up to this nominal instant are settled."""
     served: list[Instant] = []
-    """Nominal instants of the last :data:`SERVED_KEPT` occurrences that ran, oldest first."""
+    """Nominal instants of the last :data:`SERVED_KEPT` occurrences that ran, or were skipped while older
+    ones waited: none of them is planned again."""
     plan: list[PlannedOccurrence] = []
     plan_exhausted: bool = False
     planned_at: Instant | None = None

@@ -115,7 +115,17 @@ def mark_served(state: JobState, scheduled_time: datetime) -> None:
     state.cursor = scheduled_time
     state.served = [*state.served[1 - SERVED_KEPT :], scheduled_time]
     state.scheduled_runs += 1
+    planned = any(due.scheduled_time == scheduled_time for due in state.plan)
     state.plan = [due for due in state.plan if due.scheduled_time > scheduled_time]
+    if planned and state.runs_errands:
+        _settle_behind(state)
+
+
+def _settle_behind(state: JobState) -> None:
+    """Move the cursor over what was settled while older occurrences waited, up to the next that is planned."""
+    ahead = state.plan[0].scheduled_time if state.plan else None
+    behind = [one for one in state.served if ahead is None or one < ahead]
+    state.cursor = max(state.cursor, *behind)
 
 
 def serve_run(state: JobState) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from workflows.contracts.definition import Concurrency
-from workflows.contracts.job import JobState
+from workflows.contracts.job import SERVED_KEPT, JobState
 from workflows.domain import job_records
 from workflows.domain.gate import ActiveRun
 
@@ -82,12 +82,32 @@ def _skip(state: JobState, active: ActiveRun, ended_at: datetime) -> None:
         skipped += 1
     if skipped == 0:
         state.blocked_since = active.started_at
+        _skip_behind_line(state, active, ended_at)
     elif skipped == len(state.plan):  # more may lie behind this batch: the planner counts them all
         state.plan, state.plan_exhausted = [], False
         _leave_to_planner(state, active, ended_at, grace)
     else:
         past, state.plan = state.plan[:skipped], state.plan[skipped:]
         state.cursor = max(state.cursor, past[-1].scheduled_time)
+        job_records.record_stretch(state, job_records.stretch_of(past), "skipped", "overlap", ended_at)
+
+
+def _skip_behind_line(state: JobState, active: ActiveRun, ended_at: datetime) -> None:
+    """A late job works off what waits for it; what falls due meanwhile is skipped as ever, or a job whose
+    runs take as long as its interval would stay late for good.
+
+    The cursor stays before the line, so that these are remembered as settled one by one.
+    """
+    grace = state.definition.catch_up.grace
+    if not state.runs_errands:  # histories that 0.1.0 began let them all wait
+        return
+    past = [due for due in state.plan if due.fires_at < ended_at and active.swallows(due.fires_at, grace)][
+        :SERVED_KEPT
+    ]
+    if past:
+        gone = [due.scheduled_time for due in past]
+        state.plan = [due for due in state.plan if due.scheduled_time not in gone]
+        state.served = [*state.served, *gone][-SERVED_KEPT:]
         job_records.record_stretch(state, job_records.stretch_of(past), "skipped", "overlap", ended_at)
 
 

@@ -212,3 +212,35 @@ def test_an_occurrence_waits_behind_a_run_that_started_later_than_its_grace() ->
     begun(job)
     comes_back(job, report(fired=1.6, ended=2.2, stored=True))
     assert (told(job), minutes(job), job.blocked_since) == ([], [2, 3, 4], at(1.6))
+
+
+def late(takes: float, runs_errands: bool = True) -> list[float]:
+    """Minutes by which each run starts late, from an outage of twenty minutes on."""
+    job = state(
+        range(1, 101),
+        definition=definition(ends_at=at(100.5).isoformat(), catch_up={"policy": "latest", "grace": 30 * 60}),
+        plan_exhausted=True,
+        runs_errands=runs_errands,
+    )
+    job.plan = [due.model_copy(update={"not_after": None}) for due in job.plan]
+    now, found = at(20.5), []
+    while job.plan or not job.plan_exhausted:
+        if not job.plan:
+            job_state.adopt(job, planning.plan(job_state.plan_input(job, now)), now)
+            continue
+        due = job.plan[0]
+        now = max(now, due.fires_at)
+        found.append((now - due.fires_at) / MINUTE)
+        run = job_sources.begin_planned(job, due, now)
+        now = _end(job, run, now + MINUTE * takes, started=now)
+    counted = len(found) + job.stats.skipped
+    assert (counted, job.stats.missed) == (100, 0)
+    return found
+
+
+def test_a_late_job_comes_back_to_its_grid() -> None:
+    """Its runs are longer than its interval: it works off the line, and skips what falls due meanwhile."""
+    found = late(1.5)
+    assert found[:3] == [19.5, 20.0, 20.5]
+    assert found[-1] == 0
+    assert late(1.5, runs_errands=False)[-1] > 19, "as 0.1.0 did, and its histories go on doing"
