@@ -122,7 +122,7 @@ def mark_served(state: JobState, scheduled_time: datetime) -> None:
 
 
 def _settle_behind(state: JobState) -> None:
-    """Move the cursor over what was settled while older occurrences waited, up to the next that is planned."""
+    """Move the cursor over what was settled while older occurrences waited, up to the next planned."""
     ahead = state.plan[0].scheduled_time if state.plan else None
     behind = [one for one in state.served if ahead is None or one < ahead]
     state.cursor = max(state.cursor, *behind)
