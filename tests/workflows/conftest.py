@@ -27,15 +27,23 @@ async def sink() -> AsyncIterator[Sink]:
     await sink.stop()
 
 
-@pytest.fixture(params=["cached", "replaying"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test runs with the workflow cache, and without it, which replays each task.
+
+    A module with ``UPDATES = True`` keeps the cache and replays every history at its end instead: without
+    room for all workflows at work, the SDK (1.35) stumbles over an update that meets a local activity. One
+    with ``WAITS = True`` takes minutes of real time, and runs without the cache only.
+    """
+    if "fleet" in metafunc.fixturenames:
+        once = any(getattr(metafunc.module, name, False) for name in ("UPDATES", "WAITS"))
+        metafunc.parametrize("fleet", ["replaying"] if once else ["cached", "replaying"], indirect=True)
+
+
+@pytest.fixture
 async def fleet(
     request: pytest.FixtureRequest, temporal_client: Client, temporal_settings: Settings
 ) -> AsyncIterator[Fleet]:
-    """A worker; every test runs with the workflow cache, and without it, which replays each task.
-
-    A module with ``UPDATES = True`` keeps the cache and replays every history at its end instead: without
-    room for all workflows at work, the SDK (1.35) stumbles over an update that meets a local activity.
-    """
+    """A worker."""
     replaying = request.param == "replaying"
     updates = getattr(request.module, "UPDATES", False)
     cache = 0 if replaying and not updates else 1000

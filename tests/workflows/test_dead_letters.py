@@ -25,7 +25,6 @@ from workflows.contracts.dead_letter import (
 from workflows.contracts.job import CancelRequest, JobChanged
 
 UPDATES = True
-replayed = pytest.mark.parametrize("fleet", ["replaying"], indirect=True)
 
 Letter = WorkflowHandle[Any, Any]
 ONE_TRY = {"max_attempts": 1}
@@ -91,7 +90,6 @@ async def poison(
     return job, first.key
 
 
-@replayed
 async def test_what_fails_for_good_opens_a_letter_with_the_whole_story(fleet: Fleet, sink: Sink) -> None:
     _, key = await poison(fleet, sink, "poison", 500, 503)
     state = await letter(fleet, key)
@@ -101,7 +99,6 @@ async def test_what_fails_for_good_opens_a_letter_with_the_whole_story(fleet: Fl
     assert state.expires_at - state.letter.failed_at == timedelta(days=14)
 
 
-@replayed
 async def test_a_discarded_letter_ends_and_its_job_forgets_it(fleet: Fleet, sink: Sink) -> None:
     job, key = await poison(fleet, sink, "discard", 500, retry=ONE_TRY)
     await letter(fleet, key)
@@ -118,7 +115,6 @@ async def test_a_discarded_letter_ends_and_its_job_forgets_it(fleet: Fleet, sink
     ]
 
 
-@replayed
 async def test_a_letter_expires(fleet: Fleet, sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workflows.domain.dead_letter.KEPT_FOR", timedelta(seconds=2))
     _, key = await poison(fleet, sink, "expire", 500, retry=ONE_TRY)
@@ -126,7 +122,6 @@ async def test_a_letter_expires(fleet: Fleet, sink: Sink, monkeypatch: pytest.Mo
     assert (await closed(fleet, key)).status == "expired"
 
 
-@replayed
 async def test_a_pause_that_ends_a_waiting_retry_leaves_a_letter(fleet: Fleet, sink: Sink) -> None:
     retry = {"max_attempts": 3, "initial_interval": 60, "jitter": 0}
     job, key = await poison(fleet, sink, "paused", 500, retry=retry)
@@ -140,7 +135,6 @@ async def test_a_pause_that_ends_a_waiting_retry_leaves_a_letter(fleet: Fleet, s
     assert state.letter.next_attempt == 3, "the second attempt has its end, though it was not sent"
 
 
-@replayed
 async def test_a_redrive_goes_on_behind_the_last_attempt_and_closes_the_letter(
     fleet: Fleet, sink: Sink
 ) -> None:
@@ -168,7 +162,6 @@ async def test_a_redrive_goes_on_behind_the_last_attempt_and_closes_the_letter(
     assert (row.outcome, row.trigger) == ("succeeded", "redrive")
 
 
-@replayed
 async def test_a_redrive_that_fails_is_the_same_letter_with_more_attempts(fleet: Fleet, sink: Sink) -> None:
     _, key = await poison(fleet, sink, "worse", 500, 500, 503, 503, 504, 504)
     before = await letter(fleet, key)
@@ -185,7 +178,6 @@ async def test_a_redrive_that_fails_is_the_same_letter_with_more_attempts(fleet:
     await letter(fleet, key, lambda seen: seen.status == "open" and seen.redrives == 2)
 
 
-@replayed
 async def test_a_cancelled_redrive_leaves_the_letter_open_and_uses_its_attempt_up(
     fleet: Fleet, sink: Sink
 ) -> None:
@@ -206,7 +198,6 @@ async def test_a_cancelled_redrive_leaves_the_letter_open_and_uses_its_attempt_u
     assert [one.execution_id for one in sink.at("/halt")] == [f"{key}:{n}" for n in (1, 2, 3)]
 
 
-@replayed
 async def test_a_forced_redrive_runs_beside_the_run_that_is_active(fleet: Fleet, sink: Sink) -> None:
     """One that is not forced waits for its turn."""
     gate = Gate(sink, "/beside", 500)
@@ -226,7 +217,6 @@ async def test_a_forced_redrive_runs_beside_the_run_that_is_active(fleet: Fleet,
     assert found.stats.dead_lettered == 1
 
 
-@replayed
 async def test_a_letter_of_a_deleted_job_is_redriven_as_the_deleted_one(fleet: Fleet, sink: Sink) -> None:
     """Twice: the first redrive fails as well, and the letter goes on without its job."""
     job, key = await poison(fleet, sink, "gone", 500, 500, 500, 503)
@@ -268,7 +258,6 @@ async def test_a_redrive_that_nobody_knows_of_any_more_opens_the_letter_again(
         assert (await closed(fleet, key)).status == "redriven"
 
 
-@replayed
 async def test_of_too_many_letters_of_a_job_the_oldest_is_closed(
     fleet: Fleet, sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,6 @@ from workflows.contracts import names
 from workflows.contracts.job import CancelRequest
 
 UPDATES = True
-replayed = pytest.mark.parametrize("fleet", ["replaying"], indirect=True)
 
 
 async def paused(job: Job, _: Group) -> None:
@@ -57,7 +56,6 @@ async def regrouped(job: Job, group: Group) -> None:
     await changed(job, concurrency={"group": f"{group.name}-2"})
 
 
-@replayed
 @pytest.mark.parametrize(
     ("change", "rows"),
     [
@@ -84,7 +82,6 @@ async def test_a_change_meets_a_run_that_waits_for_its_group(
     assert len(sink.at("/waiter")) == (rows[0][0] == "succeeded")
 
 
-@replayed
 async def test_an_edit_of_something_else_leaves_a_run_its_turn(fleet: Fleet, sink: Sink) -> None:
     group = await Group.made(fleet, sink)
     _, gate = await group.holder()

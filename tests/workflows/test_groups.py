@@ -33,7 +33,6 @@ from workflows.contracts.job import TriggerRequest
 from workflows.domain import group as group_rules
 
 UPDATES = True
-replayed = pytest.mark.parametrize("fleet", ["replaying"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +41,6 @@ def short_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_rules, "FIRST_QUESTION", timedelta(seconds=1))
 
 
-@replayed
 async def test_jobs_of_a_group_run_one_after_the_other_in_the_order_of_their_asking(
     fleet: Fleet, sink: Sink
 ) -> None:
@@ -59,7 +57,6 @@ async def test_jobs_of_a_group_run_one_after_the_other_in_the_order_of_their_ask
     await group.is_empty()
 
 
-@replayed
 async def test_the_limit_is_kept_and_lowering_it_takes_no_place_away(fleet: Fleet, sink: Sink) -> None:
     group = await Group.made(fleet, sink, limit=2)
     _, first = await group.holder("/first")
@@ -76,7 +73,6 @@ async def test_the_limit_is_kept_and_lowering_it_takes_no_place_away(fleet: Flee
     await group.is_empty()
 
 
-@replayed
 async def test_a_group_begins_with_the_first_job_that_names_it(fleet: Fleet, sink: Sink) -> None:
     group = Group(fleet, sink, fresh("group"))
     fleet.jobs.append(group.handle)
@@ -87,7 +83,6 @@ async def test_a_group_begins_with_the_first_job_that_names_it(fleet: Fleet, sin
     await group.is_empty()
 
 
-@replayed
 async def test_the_place_of_a_holder_that_was_terminated_is_released(fleet: Fleet, sink: Sink) -> None:
     """One that is alive and silent keeps its own; one that vanished while it waited is passed over."""
     group = await Group.made(fleet, sink)
@@ -103,7 +98,6 @@ async def test_the_place_of_a_holder_that_was_terminated_is_released(fleet: Flee
     assert order(sink) == "holder next"
 
 
-@replayed
 async def test_a_place_is_kept_while_no_worker_is_there(fleet: Fleet, sink: Sink) -> None:
     """Neither the run that has it nor the one that waits loses its turn."""
     group = await Group.made(fleet, sink)
@@ -118,7 +112,6 @@ async def test_a_place_is_kept_while_no_worker_is_there(fleet: Fleet, sink: Sink
     await group.is_empty()
 
 
-@replayed
 @pytest.mark.parametrize(
     ("interval", "expected"),
     [
@@ -146,7 +139,6 @@ async def test_the_wait_for_a_retry(fleet: Fleet, sink: Sink, interval: float, e
     await group.is_empty()
 
 
-@replayed
 async def test_a_forced_run_goes_past_its_group(fleet: Fleet, sink: Sink) -> None:
     """Whether its job runs nothing else, or waits for the group itself."""
     group = await Group.made(fleet, sink)
@@ -163,7 +155,6 @@ async def test_a_forced_run_goes_past_its_group(fleet: Fleet, sink: Sink) -> Non
     await sink.wait_for("/waiter", 2)
 
 
-@replayed
 async def test_what_falls_due_while_a_run_waits_for_its_group_is_skipped(fleet: Fleet, sink: Sink) -> None:
     """Under ``forbid`` it is active from its instant on."""
     group = await Group.made(fleet, sink)
@@ -180,7 +171,6 @@ async def test_what_falls_due_while_a_run_waits_for_its_group_is_skipped(fleet: 
     await delete(every, cancel=True)
 
 
-@replayed
 async def test_a_run_that_is_late_before_it_could_ask_is_missed(fleet: Fleet, sink: Sink) -> None:
     """No worker was there when it fell due; its group hears nothing of it."""
     group = await Group.made(fleet, sink)
@@ -193,7 +183,6 @@ async def test_a_run_that_is_late_before_it_could_ask_is_missed(fleet: Fleet, si
     assert (await group.until(lambda found: True)).held == 0
 
 
-@replayed
 async def test_a_grant_that_finds_no_run_is_given_back(fleet: Fleet, sink: Sink) -> None:
     """The group's word and the run's may cross."""
     group = await Group.made(fleet, sink)
@@ -206,7 +195,6 @@ async def test_a_grant_that_finds_no_run_is_given_back(fleet: Fleet, sink: Sink)
     assert (await job.describe()).status is WorkflowExecutionStatus.RUNNING
 
 
-@replayed
 async def test_runs_beside_their_job_take_places_of_their_own(fleet: Fleet, sink: Sink) -> None:
     """Under ``allow`` two runs of one job can have two places, and a third one waits."""
     group = await Group.made(fleet, sink, limit=2)
