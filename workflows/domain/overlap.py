@@ -49,6 +49,7 @@ def line_up(state: JobState, since: datetime, now: datetime) -> None:
     if due == 0:
         state.blocked_since = None
         return
+    since = min(since, state.plan[0].fires_at)  # a run that itself began late kept earlier ones waiting
     if due == len(state.plan) and not state.plan_exhausted:  # more may lie behind this batch
         state.plan = []
         _leave_line_to_planner(state, since, now)

@@ -244,3 +244,15 @@ def test_a_late_job_comes_back_to_its_grid() -> None:
     assert found[:3] == [19.5, 20.0, 20.5]
     assert found[-1] == 0
     assert late(1.5, runs_errands=False)[-1] > 19, "as 0.1.0 did, and its histories go on doing"
+
+
+def test_what_a_late_run_kept_waiting_is_left_to_the_planner_from_its_first_on() -> None:
+    """All that was planned fell due, part of it before the run began: none of it is dropped for that."""
+    job = state((1, 2, 3), definition=definition(concurrency={"policy": "queue"}))
+    job_sources.begin_planned(job, job.plan[0], at(4))
+    comes_back(job, report(fired=4, ended=5.5, stored=True))
+    assert (job.plan, job.blocked_since) == ([], at(2))
+    asked = job_state.plan_input(job, at(5.5))
+    made = planning.plan(asked)
+    assert made.dropped is None
+    assert [one.scheduled_time for one in made.occurrences][:4] == [at(2), at(3), at(4), at(5)]
