@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -19,7 +19,6 @@ from tests.workflows.asking import (
     pause,
     refusal,
     seen,
-    skip,
     stored,
     told,
     trigger,
@@ -245,24 +244,3 @@ async def test_runs_forced_past_the_gate_are_bounded_however_they_are_asked_for(
     assert kind == failures.TOO_MANY_TRIGGERS
     kind, _ = await refusal(trigger(job))
     assert kind == failures.TOO_MANY_TRIGGERS
-
-
-async def test_what_was_asked_to_be_skipped_does_not_start_beside_a_run(fleet: Fleet, sink: Sink) -> None:
-    """The occurrence falls due while the one before it runs, which the plan has not gone past yet."""
-    name, every = fresh("skipped"), timedelta(seconds=2)
-    gate = Gate(sink, f"/{name}")
-    definition = {
-        "schedule": {"every": every.total_seconds()},
-        "concurrency": {"policy": "allow"},
-        "target": {"url": sink.url(f"/{name}")},
-    }
-    job = await fleet.create(name, definition)
-    [first] = await sink.wait_for(f"/{name}", 1)
-    due = datetime.fromisoformat(first.headers["carillon-scheduled-time"])
-    await skip(job, due + every)
-    _, second = await sink.wait_for(f"/{name}", 2)
-    assert datetime.fromisoformat(second.headers["carillon-scheduled-time"]) == due + 2 * every
-    gate.open()
-    rows = await stored(fleet, job, lambda rows: any(row.outcome == "skipped" for row in rows))
-    left_out = [row for row in rows if row.outcome == "skipped"]
-    assert [(row.scheduled_time, row.reason) for row in left_out] == [(due + every, "asked")]
