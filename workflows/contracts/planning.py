@@ -53,6 +53,8 @@ class PlanInput(Contract):
     catch_up: CatchUp = CatchUp()
     after: Instant
     """The cursor: only occurrences with a later ``scheduled_time`` are planned."""
+    settled: list[Instant] = []
+    """Later occurrences that ran or were skipped while older ones waited: they are not counted again."""
     now: Instant
     passed_until: Instant | None = None
     """End of a pause: what fired at or before this instant is counted in ``passed``, never run."""

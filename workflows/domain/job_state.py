@@ -63,6 +63,7 @@ def plan_input(state: JobState, now: datetime) -> PlanInput:
         except_=definition.except_,
         catch_up=definition.catch_up,
         after=state.cursor,
+        settled=[one for one in state.served if one > state.cursor] if state.runs_errands else [],
         now=now,
         passed_until=state.passed_until,
         late_until=state.late_until,

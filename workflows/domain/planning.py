@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from itertools import islice
 
@@ -34,17 +35,17 @@ def plan(request: PlanInput) -> Plan:
     if request.remaining is not None and request.remaining <= 0:
         return Plan(cursor=request.after, exhausted=True, tzdata=tzdata_version())
     spread = timedelta(seconds=recurrence.offset)
-    cursor = request.after
+    cursor, settled = request.after, frozenset(request.settled)
     passed = missed = dropped = None
     if request.passed_until is not None:
-        passed = _stretch(recurrence, cursor, later(request.passed_until, -spread))
+        passed = _stretch(recurrence, cursor, later(request.passed_until, -spread), settled)
         cursor = cursor if passed is None else passed.last
     held_up = _held_up(request, recurrence, cursor)
     if (missed_until := _missed_until(request, recurrence, held_up)) is not None:
-        missed = _stretch(recurrence, cursor, missed_until)
+        missed = _stretch(recurrence, cursor, missed_until, settled)
         cursor = cursor if missed is None else missed.last
     if request.queue and held_up is not None:
-        dropped = _stretch(recurrence, cursor, later(held_up, -_TICK))
+        dropped = _stretch(recurrence, cursor, later(held_up, -_TICK), settled)
         cursor = cursor if dropped is None else dropped.last
     occurrences, exhausted = _occurrences(request, recurrence, cursor, held_up)
     return Plan(
@@ -58,13 +59,20 @@ def plan(request: PlanInput) -> Plan:
     )
 
 
-def _stretch(recurrence: Recurrence, after: datetime, until: datetime) -> Stretch | None:
-    first = recurrence.after(after)
-    last = recurrence.last(until)
+def _stretch(
+    recurrence: Recurrence, after: datetime, until: datetime, settled: Collection[datetime]
+) -> Stretch | None:
+    """All occurrences later than ``after`` and not later than ``until`` but the ``settled`` ones."""
+    first, last = recurrence.after(after), recurrence.last(until)
+    while first is not None and first in settled:
+        first = recurrence.after(first)
+    while last is not None and last in settled:
+        last = recurrence.before(last)
     if first is None or last is None or first > last:
         return None
-    count = recurrence.count(after, until)
-    return Stretch(count=max(count.total, 1), first=first, last=last, counted_all=count.complete)
+    count = recurrence.count(later(first, -_TICK), last)
+    left = count.total - len([one for one in settled if first <= one <= last])
+    return Stretch(count=max(left, 1), first=first, last=last, counted_all=count.complete)
 
 
 def _held_up(request: PlanInput, recurrence: Recurrence, cursor: datetime) -> datetime | None:

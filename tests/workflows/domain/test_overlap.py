@@ -256,3 +256,36 @@ def test_what_a_late_run_kept_waiting_is_left_to_the_planner_from_its_first_on()
     made = planning.plan(asked)
     assert made.dropped is None
     assert [one.scheduled_time for one in made.occurrences][:4] == [at(2), at(3), at(4), at(5)]
+
+
+@given(
+    durations=st.lists(st.sampled_from([3, 12, 15, 31]), min_size=61, max_size=61),
+    drops=st.lists(st.booleans(), min_size=61, max_size=61),
+    grace=st.sampled_from([2, 5, 40]),
+)
+def test_each_occurrence_is_counted_once_whatever_drops_the_plan(
+    durations: list[int], drops: list[bool], grace: int
+) -> None:
+    """A late job works off a line, skips behind it, misses what is older than its grace, plans anew."""
+    job = state(
+        (),
+        definition=definition(
+            ends_at=at(60.5).isoformat(), catch_up={"policy": "latest", "grace": grace * 60}
+        ),
+        runs_errands=True,
+    )
+    now, ran, turns = at(20.5), 0, zip(durations, drops, strict=True)
+    while job.plan or not job.plan_exhausted:
+        if not job.plan or (job.plan[0].not_after or now) < now:
+            job_state.drop_plan(job)
+            job_state.adopt(job, planning.plan(job_state.plan_input(job, now)), now)
+            continue
+        due = job.plan[0]
+        now = max(now, due.fires_at)
+        takes, drop = next(turns)
+        run = job_sources.begin_planned(job, due, now)
+        now = _end(job, run, now + MINUTE / TENTHS * takes, started=now)
+        ran += 1
+        if drop:
+            job_state.drop_plan(job)
+    assert ran + job.stats.skipped + job.stats.missed == 60
