@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 async def watch(
     overrun: Overrun,
+    word: IncidentWord,
     clock: Clock,
     telemetry: Telemetry,
     tell: Tell,
@@ -47,7 +48,7 @@ async def watch(
     telemetry.overran()
     for _ in range(TRIES):
         try:
-            await tell(overrun.word)
+            await tell(word)
         except (RPCError, TimeoutError) as error:
             log.warning("the incident of an overrun was not told, once more: %s", error)
             await clock.sleep(AGAIN_S)

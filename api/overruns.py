@@ -44,7 +44,7 @@ class Overruns:
         if len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
         OVERRUNS.inc()
-        task = asyncio.create_task(self._tell(overrun.word, run))
+        task = asyncio.create_task(self._tell(overrun.word(claims.job, claims.key), run))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 

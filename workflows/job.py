@@ -15,6 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.contracts import names
     from workflows.contracts.job import JobState
     from workflows.contracts.planning import PlannedOccurrence
+    from workflows.contracts.records import Pause
     from workflows.domain import (
         active,
         details,
@@ -73,7 +74,7 @@ class JobWorkflow(Backfilling):
         if state.triggers or state.redrives:
             await self._take_requested()
         elif state.pause is not None:
-            await self._rest_paused(state.pause.until)
+            await self._rest_paused(state.pause)
         elif self._take_backfill():
             return
         elif state.plan_exhausted and not state.plan:
@@ -168,9 +169,14 @@ class JobWorkflow(Backfilling):
             await self._forget_gone()
         return False
 
-    async def _rest_paused(self, until: datetime | None) -> None:
-        if await self._wait(until) and until is not None and self.state.pause is not None:
-            job_changes.end_pause(self.state, until)
+    async def _rest_paused(self, pause: Pause) -> None:
+        state = self.state
+        if state.passed_until is not None and state.runs_errands:
+            # an earlier stretch is counted still; nothing later than it is looked at
+            if not await self._plan(as_of=state.passed_until):
+                await self._sleep(workflow.now() + PLAN_AGAIN, self._changes)
+        elif await self._wait(pause.until) and pause.until is not None and state.pause is not None:
+            job_changes.end_pause(state, pause.until)
             self._row_lacks_plan = True
             self._publish()
 

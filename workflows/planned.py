@@ -26,10 +26,10 @@ PLAN_WITHIN = timedelta(seconds=10)
 
 
 class Planned(Requested):
-    async def _plan(self) -> bool:
-        """Ask the planner; False if it did not answer."""
+    async def _plan(self, as_of: datetime | None = None) -> bool:
+        """Ask the planner, as of now unless it is said otherwise; False if it did not answer."""
         state, seen = self.state, self._changes
-        asked = job_state.plan_input(state, workflow.now())
+        asked = job_state.plan_input(state, as_of or workflow.now())
         try:
             plan = await self._ask(names.PLAN_ACTIVITY, asked, result_type=Plan, each=PLAN_WITHIN)
         except ActivityError as failure:

@@ -22,7 +22,6 @@ from tests.api.eventually import eventually
 from tests.api.sink import Sink
 from tests.api.tokens import SECRET
 from workflows.contracts.attempt import Overrun
-from workflows.contracts.incident import IncidentWord
 from workflows.contracts.names import incident_workflow_id, opaque_id
 
 pytestmark = pytest.mark.usefixtures("worker")
@@ -314,12 +313,10 @@ async def test_an_overrun_is_told_at_a_heartbeat(
     run = await start("overruns")
     claims = TOKENS.open(run.url.rpartition("/")[2])
     now = datetime.now(UTC)
-    word = IncidentWord(
-        tenant="acme", kind="consecutive_skips", subject="overruns", job="overruns", open=True, at=now
-    )
-    incident = live_temporal.get_workflow_handle(incident_workflow_id("acme", word.kind, word.subject))
+    name = incident_workflow_id("acme", "consecutive_skips", "overruns")
+    incident = live_temporal.get_workflow_handle(name)
     for at, told in ((now + timedelta(hours=1), False), (now, True), (now, True)):
-        token = TOKENS.seal(claims.model_copy(update={"overrun": Overrun(at=at, word=word)}))
+        token = TOKENS.seal(claims.model_copy(update={"overrun": Overrun(at=at, skips=3)}))
         assert (await target.post(f"/v1/callbacks/{token}/heartbeat")).status_code == 204
         async with asyncio.timeout(20):
             while told and not await exists(incident):

@@ -14,7 +14,6 @@ from infra.callback_token import TOKEN_MAX, CallbackTokens, NoCallbackToken, red
 from infra.telemetry import configure_logging
 from workflows.contracts.attempt import HeartbeatDetails, Overrun
 from workflows.contracts.callback import CallbackClaims
-from workflows.contracts.incident import IncidentWord
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 TENANT, JOB = "t" * 63, "j" * 128
@@ -36,18 +35,7 @@ CLAIMS = CallbackClaims(
     ends_by="max_duration",
     expires_at=NOON + timedelta(days=31),
     timeout_s=30 * 86400.0,
-    overrun=Overrun(
-        at=NOON,
-        word=IncidentWord(
-            tenant=TENANT,
-            kind="consecutive_skips",
-            subject=JOB,
-            open=True,
-            detail="d" * 200,
-            key=KEY,
-            at=NOON,
-        ),
-    ),
+    overrun=Overrun(at=NOON, started_by=NOON, skips=3),
 )
 TOKENS = CallbackTokens("the secret of an installation")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from temporalio.client import Client
 
 from infra.settings import Settings
-from tests.fleet import Fleet, fresh
+from tests.fleet import Fleet, fresh, view
 from tests.sink import Sink
 from tests.workflows.asking import Gate, answers, at, from_now, pause, resume, seen, stored, told, trigger
 from workflows.contracts.records import Pause, Record
@@ -137,3 +138,18 @@ async def test_the_index_learns_of_a_change_and_of_the_next_run_after_it(fleet: 
         return row is not None and row.job is not None and row.job.next_fires_at == found.plan[0].fires_at
 
     await stored(fleet, job, lambda _: shown(newest()))
+
+
+async def test_a_pause_right_after_a_resume_leaves_the_first_one_counted(fleet: Fleet, sink: Sink) -> None:
+    """The row of the first pause is written though nothing is planned any more."""
+    job = await fleet.create(
+        fresh("twice"), {"schedule": {"every": 1}, "target": {"url": sink.url("/twice")}}
+    )
+    await sink.wait_for("/twice", 1)
+    await pause(job)
+    await asyncio.sleep(2.5)
+    await asyncio.gather(resume(job), pause(job, reason="again"))
+    rows = await stored(fleet, job, lambda rows: any(row.outcome == "skipped" for row in rows))
+    [row] = [row for row in rows if row.outcome == "skipped"]
+    assert (row.reason, 1 <= row.count <= 3) == ("paused", True)
+    assert (await view(job)).stats.missed == 0

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from workflows.contracts.base import Contract, Instant
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.incident import IncidentWord
+from workflows.contracts.names import parse_key
 from workflows.contracts.planning import TenantHints
 from workflows.contracts.records import Record, Stats, Trigger
 
@@ -32,17 +33,35 @@ class Occurrence(Contract):
 
 
 class Overrun(Contract):
-    """A run that is active at ``at`` has been in the way of so many occurrences that it is told."""
+    """A run that is active at ``at`` has been in the way of so many occurrences that it is told.
+
+    Small, for it travels with every attempt.
+    """
 
     at: Instant
     started_by: Instant | None = None
-    """A run that started later than its grace lets them wait instead (None: it was active from its
-    instant on, whenever it started)."""
-    word: IncidentWord
+    """A run that started later lets them wait instead (None: it was active from its instant on, whenever
+    it started)."""
+    skips: int
+    """Occurrences in a row that are skipped by then."""
 
     def concerns(self, started_at: datetime | None) -> bool:
         """Whether a run that started then is in the way."""
         return started_at is not None and (self.started_by is None or started_at <= self.started_by)
+
+    def word(self, job: str, key: str) -> IncidentWord:
+        """What is told of the run with this key."""
+        tenant, ref, _ = parse_key(key)
+        return IncidentWord(
+            tenant=tenant,
+            kind="consecutive_skips",
+            subject=ref,
+            job=job,
+            open=True,
+            detail=f"{key} runs still: {self.skips} occurrences in a row are skipped",
+            key=key,
+            at=self.at,
+        )
 
 
 class AttemptInput(Contract):

@@ -213,18 +213,13 @@ def overrun(state: JobState, run: RunState, behind: Sequence[PlannedOccurrence])
     left = max(1, limit - state.consecutive_skips)
     if len(behind) < left:
         return None
-    at, key = behind[left - 1].fires_at, run.occurrence.key
+    at = behind[left - 1].fires_at
     if at - run.fires_at > state.definition.max_duration:
         return None
     started_by = min(run.occurrence.fires_at + state.definition.catch_up.grace, behind[0].fires_at)
     if run.group_since is not None and run.group_since > started_by:
         return None
-    detail = f"{key} runs still: {limit} occurrences in a row are skipped"
-    return Overrun(
-        at=at,
-        started_by=started_by if run.group_since is None else None,
-        word=_word(state, "consecutive_skips", at, detail, key, opens=True),
-    )
+    return Overrun(at=at, started_by=started_by if run.group_since is None else None, skips=limit)
 
 
 def overran(run: RunState, inp: AttemptInput, until: datetime) -> None:

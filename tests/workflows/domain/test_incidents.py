@@ -324,8 +324,9 @@ def test_an_overrun_is_told_when_that_many_are_skipped(
     assert job_state.attempt_input(found, late).overrun is None, "what falls due waits for a catch-up"
     if inp.overrun is not None:
         assert not inp.overrun.concerns(at(2.1)), "the next one was due before, so it is not skipped"
-        assert (inp.overrun.word.kind, inp.overrun.word.at) == ("consecutive_skips", instant)
-        assert inp.overrun.word.key == inp.occurrence.key
+        word = inp.overrun.word(inp.job, inp.occurrence.key)
+        assert (word.kind, word.at, word.subject) == ("consecutive_skips", instant, "report")
+        assert (word.key, word.open) == (inp.occurrence.key, True)
 
 
 @pytest.mark.parametrize(
