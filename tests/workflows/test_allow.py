@@ -17,7 +17,7 @@ from workflows.contracts.job import JobState
 from workflows.contracts.planning import PlannedOccurrence
 from workflows.domain import job_sources
 
-# A run beside the loop is started by a local activity, which the SDK drops again and again without a cache.
+# Runs beside the loop are read while they start, for which the SDK needs a cache (see conftest.py).
 UPDATES = True
 
 
