@@ -178,7 +178,8 @@ class Hold:
     async def _sleep_and_fence(self) -> None:
         wait, fires_at = self._wait, self.inp.fires_at
         if wait.time > START_COUNTS_FOR:
-            await wait.sleep_until(self._places.fences.at(fires_at, wait.time))
+            self._lease.fence_at = self._places.fences.at(fires_at, wait.time)
+            await wait.sleep_until(self._lease.fence_at)
             wait.refuse_late(self.deliveries)
             await self._pass_fence()
             if wait.is_over:

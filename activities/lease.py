@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from temporalio import activity
@@ -14,6 +14,8 @@ from workflows.contracts.attempt import AttemptInput, HeartbeatDetails
 if TYPE_CHECKING:
     from activities.attempt import Places
 
+QUIET_BEFORE_FENCE = timedelta(seconds=0.5)
+"""A beat that says held and is on its way still when the fence is passed may reach the server after it."""
 BEAT_WITHOUT_COMMANDS = 1.0
 """A replaced run learns of it by a beat where the server cannot tell its worker; in seconds."""
 
@@ -33,6 +35,8 @@ class Lease:
         """What the server knows of the firing; nothing else may be said after it."""
         self._saying: HeartbeatDetails | None = None
         """What a fence on its way says: a beat that says less must not overtake it."""
+        self.fence_at: datetime | None = None
+        """When the first fence will be asked for; until then it is beat with ``held``."""
         self._beat_at = self._begun
         self._stood_still = False
 
@@ -53,8 +57,13 @@ class Lease:
             self._notice_pause()
             if (fired := self._said or self._saying) is not None:
                 activity.heartbeat(fired)
+            elif self._is_quiet():
+                continue
             elif held_long or self._clock.now() >= self._inp.fires_at:
                 activity.heartbeat(held())
+
+    def _is_quiet(self) -> bool:
+        return self.fence_at is not None and self._clock.now() >= self.fence_at - QUIET_BEFORE_FENCE
 
     def say_fired(self, details: HeartbeatDetails) -> None:
         """Beat with ``details``, unless a fence has said so already."""
