@@ -24,8 +24,9 @@ class Asking:
 
     async def _ask(self, name: str, asked: Contract, *, result_type: type | None = None,
                    each: timedelta | None = None, at_all: timedelta | None = None,
-                   attempts: int = 3) -> Any:  # fmt: skip
-        """The worker's answer. ``each``, ``at_all``: bounds of one try and of all. Raises ActivityError."""
+                   attempts: int = 3, summary: str) -> Any:  # fmt: skip
+        """The worker's answer. ``each``, ``at_all``: bounds of one try and of all; ``summary``: for the
+        Temporal UI. Raises ActivityError."""
         retry = RetryPolicy(maximum_attempts=attempts)
         if not self.state.runs_errands:  # a history that 0.1.0 began
             return await workflow.execute_local_activity(
@@ -44,4 +45,5 @@ class Asking:
             schedule_to_close_timeout=at_all,
             retry_policy=retry,
             priority=Priority(fairness_key=self.state.tenant, fairness_weight=self.state.hints.weight),
+            summary=summary,
         )

@@ -85,7 +85,13 @@ class Grouping(Asking):
 
     async def _reach_group(self, asked: GroupAsk) -> bool:
         try:
-            await self._ask(names.ASK_GROUP_ACTIVITY, asked, at_all=ASK_WITHIN, attempts=2)
+            await self._ask(
+                names.ASK_GROUP_ACTIVITY,
+                asked,
+                at_all=ASK_WITHIN,
+                attempts=2,
+                summary=f"ask group {asked.group}",
+            )
         except ActivityError:
             workflow.logger.warning("the group %s could not be asked", asked.group)
             return False

@@ -31,7 +31,13 @@ class Planned(Requested):
         state, seen = self.state, self._changes
         asked = job_state.plan_input(state, as_of or workflow.now())
         try:
-            plan = await self._ask(names.PLAN_ACTIVITY, asked, result_type=Plan, each=PLAN_WITHIN)
+            plan = await self._ask(
+                names.PLAN_ACTIVITY,
+                asked,
+                result_type=Plan,
+                each=PLAN_WITHIN,
+                summary=f"plan behind {rfc3339(asked.after)}",
+            )
         except ActivityError as failure:
             if self._changes == seen:
                 self._pause_if_broken(failure.cause)

@@ -194,7 +194,13 @@ class Requested(Changing):
         state.beside = [*state.beside, row]
         self._starting.add(row.key)
         try:
-            await self._ask(names.START_RUN_ACTIVITY, aside, each=START_WITHIN, at_all=STARTED_WITHIN)
+            await self._ask(
+                names.START_RUN_ACTIVITY,
+                aside,
+                each=START_WITHIN,
+                at_all=STARTED_WITHIN,
+                summary=f"start {names.suffix_of(row.key)} beside"[:200],
+            )
         except ActivityError:
             lives = len(state.beside)
             state.beside = [known for known in state.beside if known.key != row.key]

@@ -118,14 +118,14 @@ def mark_served(state: JobState, scheduled_time: datetime) -> None:
     planned = any(due.scheduled_time == scheduled_time for due in state.plan)
     state.plan = [due for due in state.plan if due.scheduled_time > scheduled_time]
     if planned and state.runs_errands:
-        _settle_behind(state)
+        settle_behind(state)
 
 
-def _settle_behind(state: JobState) -> None:
+def settle_behind(state: JobState) -> None:
     """Move the cursor over what was settled while older occurrences waited, up to the next planned."""
     ahead = state.plan[0].scheduled_time if state.plan else None
     behind = [one for one in state.served if ahead is None or one < ahead]
-    state.cursor = max(state.cursor, *behind)
+    state.cursor = max([state.cursor, *behind])
 
 
 def serve_run(state: JobState) -> None:

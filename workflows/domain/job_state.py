@@ -13,7 +13,7 @@ from workflows.contracts.planning import Plan, PlanInput
 from workflows.contracts.records import AttemptOutcome, ExecutionRow, Outcome, Record
 from workflows.domain import backfill, backlog, history, incidents, job_records, letters, overlap, stats
 from workflows.domain.active import is_planned, is_unserved, of_loop
-from workflows.domain.job_sources import is_passed, leave_out, mark_served, put_back
+from workflows.domain.job_sources import is_passed, leave_out, mark_served, put_back, settle_behind
 
 CLOCK_SLACK = timedelta(minutes=1)
 """A clock this far behind the last served instant has been set back (architecture.md, section 4)."""
@@ -86,6 +86,8 @@ def adopt(state: JobState, plan: Plan, now: datetime) -> None:
     state.cursor = max(state.cursor, plan.cursor)
     state.skips = [instant for instant in state.skips if instant > state.cursor]
     state.plan = [due for due in plan.occurrences if due.scheduled_time not in state.served]
+    if state.plan and state.runs_errands:
+        settle_behind(state)
     # A skipped occurrence does not use up max_runs, so only an empty plan says that it is used up.
     state.plan_exhausted = plan.exhausted and (state.definition.max_runs is None or not plan.occurrences)
     # Never downwards: while workers of two releases plan in turn, the newer rule stands.
