@@ -78,7 +78,8 @@ async def struck(watched: Watched, name: str, freeze: float | None) -> tuple[Blo
     await asyncio.wait_for(blow.over.wait(), 20)
     assert blow.at < held_at, "the machine was too slow for this test to show anything"
     for job in ("held", "flying", "answered"):
-        assert await watched.until_ended(f"{job}-{name}") == "succeeded"
+        # tasks that the server gave to a process that stands still come to another by their own bounds
+        assert await watched.until_ended(f"{job}-{name}", within=90) == "succeeded"
     return blow, await watched.settle()
 
 
