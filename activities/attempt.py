@@ -104,7 +104,7 @@ class Attempts:
             watching = asyncio.create_task(
                 watch(
                     inp.overrun,
-                    inp.overrun.word(inp.job, inp.occurrence.key),
+                    inp,
                     places.clock,
                     places.telemetry,
                     places.tell_incident,

@@ -38,6 +38,7 @@ class Lease:
         self.fence_at: datetime | None = None
         """When the first fence will be asked for; until then it is beat with ``held``."""
         self._beat_at = self._begun
+        self._has_beaten = False
         self._stood_still = False
 
     @property
@@ -56,11 +57,11 @@ class Lease:
             await self._clock.sleep(self.interval)
             self._notice_pause()
             if (fired := self._said or self._saying) is not None:
-                activity.heartbeat(fired)
+                self._beat(fired)
             elif self._is_quiet():
                 continue
             elif held_long or self._clock.now() >= self._inp.fires_at:
-                activity.heartbeat(held())
+                self._beat(held())
 
     def _is_quiet(self) -> bool:
         return self.fence_at is not None and self._clock.now() >= self.fence_at - QUIET_BEFORE_FENCE
@@ -69,7 +70,11 @@ class Lease:
         """Beat with ``details``, unless a fence has said so already."""
         if self._said is None:
             self._said = details
-            activity.heartbeat(details)
+            self._beat(details)
+
+    def _beat(self, details: HeartbeatDetails) -> None:
+        self._has_beaten = True
+        activity.heartbeat(details)
 
     # -- fences ------------------------------------------------------------------------------------
 
@@ -88,7 +93,7 @@ class Lease:
         """Ask once. ``details`` are said if no fence has been passed before."""
         self._saying = said = self._said or details
         begun = self._clock.elapsed()
-        passed = await self._places.fences.pass_with(said)
+        passed = await self._places.fences.pass_with(said, after_beats=self._has_beaten)
         if passed is Passed.YES:
             self._fenced, self._said = begun, said
             self._beat_at, self._stood_still = self._clock.elapsed(), False

@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 
 from activities.clock import Clock, sleep_until
 from infra.telemetry import Telemetry
-from workflows.contracts.attempt import Overrun
+from workflows.contracts.attempt import AttemptInput, Overrun
 from workflows.contracts.incident import IncidentWord
 
 Tell = Callable[[IncidentWord], Awaitable[None]]
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 async def watch(
     overrun: Overrun,
-    word: IncidentWord,
+    inp: AttemptInput,
     clock: Clock,
     telemetry: Telemetry,
     tell: Tell,
@@ -46,6 +46,7 @@ async def watch(
     if not overrun.concerns(started_at()):
         return
     telemetry.overran()
+    word = overrun.word(inp.job, inp.occurrence.key)
     for _ in range(TRIES):
         try:
             await tell(word)

@@ -83,6 +83,17 @@ async def test_no_beat_that_says_held_is_on_its_way_when_the_fence_is_asked_for(
     assert max(held) <= asked - 0.5 * SECOND
 
 
+@pytest.mark.parametrize(("hold", "lease", "beaten"), [(9, 30, False), (20, 30, True), (9, 3, True)])
+async def test_a_fence_replaces_beats_only_where_there_were_any(
+    hold: float, lease: int, beaten: bool
+) -> None:
+    """Each beat is a write of the server: a short hold costs one, which is the fence."""
+    worker = Worker(attempt(hold, definition={"heartbeat_timeout": lease}))
+    await worker.report()
+    assert worker.fences.after_beats == [beaten]
+    assert bool(worker.beats) == beaten
+
+
 async def test_the_lease_is_kept_each_third_while_held_and_while_running() -> None:
     worker = Worker(attempt(29, definition={"heartbeat_timeout": 6}))
     worker.target.takes = 30

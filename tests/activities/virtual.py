@@ -94,9 +94,11 @@ class ScriptedFences(Fences):
         self.takes = 0.0
         self._answers = list(answers)
         self.asked: list[tuple[datetime, HeartbeatDetails]] = []
+        self.after_beats: list[bool] = []
 
-    async def pass_with(self, details: HeartbeatDetails) -> Passed:
+    async def pass_with(self, details: HeartbeatDetails, *, after_beats: bool = True) -> Passed:
         self.asked.append((self._now(), details))
+        self.after_beats.append(after_beats)
         if self.takes:
             await self._sleep(self.takes)
         return self._answers.pop(0) if self._answers else Passed.YES

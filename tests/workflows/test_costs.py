@@ -1,4 +1,4 @@
-"""What an occurrence costs, read from real histories: events and workflow tasks."""
+"""What an occurrence costs, read from real histories: events, workflow tasks and bytes."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ class Cost:
     attempts: int
     events: int
     tasks: int
+    bytes: int
     kinds: Counter[str]
 
     @property
@@ -37,6 +38,10 @@ class Cost:
     def tasks_each(self) -> float:
         return self.tasks / self.attempts
 
+    @property
+    def bytes_each(self) -> float:
+        return self.bytes / self.attempts
+
 
 async def cost_of(job: WorkflowHandle[Any, Any]) -> Cost:
     """From the completion of the first attempt to that of the last: whole turns, without the start."""
@@ -45,7 +50,8 @@ async def cost_of(job: WorkflowHandle[Any, Any]) -> Cost:
     turns = [place for place, event in enumerate(events) if event.event_type in ends]
     between = events[turns[0] + 1 : turns[-1] + 1]
     kinds = Counter(EventType.Name(event.event_type).removeprefix("EVENT_TYPE_") for event in between)
-    return Cost(len(turns) - 1, len(between), kinds["WORKFLOW_TASK_COMPLETED"], kinds)
+    size = sum(event.ByteSize() for event in between)
+    return Cost(len(turns) - 1, len(between), kinds["WORKFLOW_TASK_COMPLETED"], size, kinds)
 
 
 def total(costs: list[Cost]) -> Cost:
@@ -56,6 +62,7 @@ def total(costs: list[Cost]) -> Cost:
         sum(cost.attempts for cost in costs),
         sum(cost.events for cost in costs),
         sum(cost.tasks for cost in costs),
+        sum(cost.bytes for cost in costs),
         kinds,
     )
 
@@ -76,13 +83,14 @@ async def run_jobs(
         await fleet.stop()
 
 
-async def test_a_held_occurrence_costs_seven_events_and_one_workflow_task_at_most(
+async def test_a_held_occurrence_costs_seven_events_one_workflow_task_and_two_kilobytes_at_most(
     temporal_client: Client, temporal_settings: Settings, sink: Sink
 ) -> None:
     cost = await run_jobs(temporal_client, temporal_settings, sink, "/held", 6, schedule={"every": 2})
     assert cost.attempts >= OVER
     assert cost.events_each <= 7, cost
     assert cost.tasks_each <= 1, cost
+    assert cost.bytes_each <= 2000, cost
     assert not [kind for kind in cost.kinds if "SEARCH_ATTRIBUTES" in kind or "PROPERTIES" in kind]
 
 

@@ -67,6 +67,8 @@ class Overrun(Contract):
 class AttemptInput(Contract):
     """Everything a worker needs to run one attempt; no worker asks anybody for more."""
 
+    leaves_defaults_out = True
+
     tenant: str
     ref: str
     job: str
@@ -102,6 +104,8 @@ class AttemptInput(Contract):
 class HeartbeatDetails(Contract):
     """What the next holder of this activity learns of the lost one."""
 
+    leaves_defaults_out = True
+
     native_attempt: int
     """``activity.info().attempt`` of the holder that wrote this."""
     phase: Literal["held", "fired"]
@@ -123,6 +127,8 @@ class AttemptReport(Contract):
     ``late``: the first chance to fire lay after ``not_after``. ``returned``: uses no attempt, the
     same one is scheduled again at ``resume_at`` (None: now).
     """
+
+    leaves_defaults_out = True
 
     outcome: Literal["succeeded", "failed", "timed_out", "late", "cancelled", "returned"]
     fired: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import (
     AfterValidator,
@@ -20,6 +20,10 @@ class Contract(BaseModel):
     """A model that is stored in histories: frozen, and lenient towards fields of newer releases."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
+    leaves_defaults_out: ClassVar[bool] = False
+    """Whether fields that hold their default are left out of the payload. Only for what lives no longer
+    than an attempt and is written for each: a state must keep what it was made with, whatever a later
+    release takes for a default. Defaults below such a model may not change (``tests/contracts``)."""
 
 
 def rfc3339(instant: datetime) -> str:

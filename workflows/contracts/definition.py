@@ -33,7 +33,8 @@ class HttpTarget(Contract):
 
 
 Target = HttpTarget
-"""The kinds of target built so far; later kinds join here as a union discriminated by ``type``."""
+"""The kinds of target built so far; later kinds join here as a union discriminated by ``type``, which is
+absent from the input of an attempt where it is ``http``."""
 
 
 class Retry(Contract):
