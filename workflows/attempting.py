@@ -6,25 +6,29 @@ Not a workflow itself. Updates, sources and the end of life are its subclasses' 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from workflows.attempt import AttemptCall, LostAttempt
-    from workflows.contracts import names
+    from workflows.contracts import failures, names
     from workflows.contracts.attempt import AttemptReport
     from workflows.contracts.base import rfc3339
+    from workflows.contracts.errands import Errand, ErrandsRefused, RefusedErrand
     from workflows.contracts.job import FiredSignal, JobState, RunState, StopIntent
-    from workflows.domain import backlog, errands, job_records, job_sources, job_state, look_ahead
+    from workflows.domain import backlog, details, errands, job_records, job_sources, job_state, look_ahead
     from workflows.grouping import Grouping
 
 RUNS_PER_HISTORY = 50
 """Attempts after which a workflow continues as new."""
 FLUSH_AGAIN = timedelta(minutes=1)
 """Records wait no longer than this for an attempt to ride on, nor for the next try to write them."""
+BATCH_TRIES, ALONE_TRIES = 5, 2
+"""Of a batch of errands that fails as a whole: its worker died, or cannot read it; and of one errand."""
 
 
 class Attempting(Grouping):
@@ -35,6 +39,7 @@ class Attempting(Grouping):
         self._flush_task: asyncio.Task[None] | None = None
         self._errand_task: asyncio.Task[None] | None = None
         self._unsent_since: datetime | None = None
+        self._is_ending = False
 
     def _history_is_long(self) -> bool:
         return self._attempts_here >= RUNS_PER_HISTORY or workflow.info().is_continue_as_new_suggested()
@@ -186,8 +191,18 @@ class Attempting(Grouping):
 
     def _send_errands(self) -> None:
         """Begin to tell other workflows what waits to be told, unless that is under way already."""
-        if self._owes_errands() and (self._errand_task is None or self._errand_task.done()):
+        if not self._owes_errands() or self._errands_wait_for_new_history():
+            return
+        if self._errand_task is None or self._errand_task.done():
             self._errand_task = asyncio.create_task(self._run_errands())
+
+    def _errands_wait_for_new_history(self) -> bool:
+        """What is refused for weeks fills histories; only there is a next one whose loop still turns."""
+        return (
+            not self._is_ending
+            and all(errand.put_off is not None for errand in self.state.errands)
+            and workflow.info().is_continue_as_new_suggested()
+        )
 
     def _owes_errands(self) -> bool:
         """Histories of 0.1.0 ran none: what is owed in them waits for the end of an attempt."""
@@ -203,8 +218,13 @@ class Attempting(Grouping):
         if self.state.errands and not self.state.runs_errands:
             self.state.runs_errands = workflow.patched(f"errands-{self._attempts_here}")
 
-    async def _errands_done(self) -> None:
+    async def _last_errands_done(self) -> None:
         """Before a workflow ends: nobody would send them after it."""
+        self._is_ending = True
+        await self._errands_done()
+
+    async def _errands_done(self) -> None:
+        """All of them, or all that this history will tell."""
         self._send_errands()
         if self._errand_task is not None:
             await self._errand_task
@@ -213,15 +233,64 @@ class Attempting(Grouping):
         """Until all are done: nobody waits for it, and what a history leaves the next one begins again."""
         state = self.state
         while state.errands:
-            batch = errands.batch(state.errands)
+            if batch := errands.batch(errands.ready(state.errands, workflow.now())):
+                await self._run_batch(batch)
+            elif self._errands_wait_for_new_history():
+                self._changes += 1  # the loop comes round, and continues as new
+                return
+            else:
+                await self._until_next_try()
+
+    async def _run_batch(self, batch: list[Errand]) -> None:
+        left = await self._left_of(batch)
+        if left is None and len(batch) > 1:  # nobody knows which of them it was
+            for errand in batch:
+                if errand in errands.ready(self.state.errands, workflow.now()):
+                    await self._run_batch([errand])
+            return
+        if left is None:
+            left = ErrandsRefused(refused=[RefusedErrand(place=0, reason="no worker could run it")])
+        for errand in errands.settle(self.state, batch, left, workflow.now()):
+            workflow.logger.error("given up after many refusals: %s", errands.subject(errand))
+        if left.refused:
+            workflow.set_current_details(details.describe(self.state))
+
+    async def _left_of(self, batch: list[Errand]) -> ErrandsRefused | None:
+        """What could not be done; None: the whole batch failed.
+
+        As it does with a worker of 0.2.0, which fails by the first errand that is refused.
+        """
+        try:
             await workflow.execute_activity(
                 names.ERRANDS_ACTIVITY,
                 batch,
                 start_to_close_timeout=timedelta(seconds=30),
-                retry_policy=RetryPolicy(maximum_interval=timedelta(minutes=1)),
+                retry_policy=RetryPolicy(
+                    maximum_interval=timedelta(minutes=1),
+                    maximum_attempts=BATCH_TRIES if len(batch) > 1 else ALONE_TRIES,
+                    non_retryable_error_types=[failures.ERRANDS_REFUSED],
+                ),
                 summary=", ".join(sorted({errand.kind for errand in batch})),
             )
-            state.errands = [errand for errand in state.errands if errand not in batch]
+        except ActivityError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError) and cause.type == failures.ERRANDS_REFUSED:
+                return ErrandsRefused.model_validate(cause.details[0])
+            workflow.logger.warning("errands could not be run: %s", cause)
+            return None
+        return ErrandsRefused()
+
+    async def _until_next_try(self) -> None:
+        """Until what was put off is due, or there is something new to tell."""
+        state = self.state
+        again = errands.next_try(state.errands) or workflow.now()
+        timeout = max(again - workflow.now(), timedelta(milliseconds=1))
+        with suppress(TimeoutError):
+            await workflow.wait_condition(
+                lambda: bool(errands.ready(state.errands, workflow.now())) or not state.errands,
+                timeout=timeout,
+                timeout_summary=f"refused errands until {rfc3339(again)}",
+            )
 
     # -- words and questions of the worker ---------------------------------------------------------
 

@@ -63,7 +63,7 @@ class JobWorkflow(Backfilling):
                 await self._choose()
         workflow.set_current_details(details.describe(state))
         incidents.gone(state, workflow.now())
-        await self._errands_done()
+        await self._last_errands_done()
         await workflow.wait_condition(workflow.all_handlers_finished)
 
     # -- what to do next ---------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class RunWorkflow(Attempting):
             else:
                 await self._hand_over()
         workflow.set_current_details(details.describe(state))
-        await self._errands_done()
+        await self._last_errands_done()
         await workflow.wait_condition(workflow.all_handlers_finished)
 
     async def _tell_job(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 ATTEMPT_FAILED = "AttemptFailed"
 """Details: one AttemptReport. Not an error of ours: benign, without a stack trace."""
+ERRANDS_REFUSED = "ErrandsRefused"
+"""Details: one ErrandsRefused. It is the job that tries again what is left."""
 RULE_BROKEN = "RuleBroken"
 """A schedule that cannot be planned (any more)."""
 

@@ -145,6 +145,8 @@ class JobState(Contract):
     """How long the loop's last run took."""
     errands: list[Errand] = []
     """What other workflows have to be told still, oldest first."""
+    errands_given_up: int = 0
+    """Those that were refused for too long, or were too many."""
     runs_errands: bool = False
     """Set from the beginning; histories that 0.1.0 began find it out (``workflows.attempting``)."""
     open_letters: list[str] = []

@@ -6,12 +6,16 @@ from typing import Any, Literal
 
 from workflows.contracts.base import rfc3339
 from workflows.contracts.definition import JobDefinition
+from workflows.contracts.errands import Errand, PutOff
 from workflows.contracts.job import JobState, JobView
 from workflows.contracts.records import ExecutionRow, Outcome
-from workflows.domain import backfill
+from workflows.domain import backfill, errands
 from workflows.domain.waiting import waiting_rows
 
 Status = Literal["active", "paused", "completed", "deleted"]
+
+REFUSED_SHOWN = 5
+"""Refused errands on a job's page."""
 
 
 def status(state: JobState) -> Status:
@@ -80,6 +84,13 @@ def view(state: JobState, *, calling: bool) -> JobView:
     )
 
 
+def _refused(errand: Errand, late: PutOff) -> str:
+    return (
+        f"refused {late.tries} times since {rfc3339(late.since)}, tried again at {rfc3339(late.until)}: "
+        f"{errands.subject(errand)} ({late.reason})"
+    )
+
+
 def describe(state: JobState) -> str:
     """Markdown for the Temporal UI."""
     run, pause, last = state.run, state.pause, state.last_run
@@ -105,4 +116,7 @@ def describe(state: JobState) -> str:
     )
     if state.records:
         lines.append(f"{len(state.records)} records wait for the database")
+    lines += [_refused(errand, errand.put_off) for errand in state.errands if errand.put_off][:REFUSED_SHOWN]
+    if state.errands_given_up:
+        lines.append(f"{state.errands_given_up} words to other workflows were given up")
     return "\n\n".join(lines)
