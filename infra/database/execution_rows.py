@@ -14,7 +14,8 @@ from infra.database.schema import attempts, executions
 from infra.database.types import to_microseconds
 from infra.database.upsert import Upsert, insert
 from workflows.contracts.names import job_of
-from workflows.contracts.records import AttemptRow, ExecutionRow, Record
+from workflows.contracts.records import ALIVE, FIRED_PHASE, AttemptRow, ExecutionRow, Record, sequence
+from workflows.domain.history import STOPPED
 
 _FOLLOW_SEQ = ("fires_at", "trigger", "outcome", "seq", "ended_at", "reason", "revision")
 """Columns of an execution that the newest word on it decides."""
@@ -82,6 +83,18 @@ class MergedRows:
             for (tenant, key, attempt), row in sorted(self._attempts.items(), key=itemgetter(0))
         ]
 
+    def unended_columns(self) -> list[dict[str, Any]]:
+        """Places of executions that may have an attempt without an end, though they have one themselves."""
+        places = {
+            (tenant, key) for (tenant, key, _), row in self._attempts.items() if row.outcome == "running"
+        }
+        for (tenant, key), (_, row) in self._executions.items():
+            first = self._attempts.get((tenant, key, 1))
+            told = first is not None and first.outcome != "running" and row.seq < sequence(2, 0, 0)
+            if row.outcome not in ALIVE and not told:
+                places.add((tenant, key))
+        return [{"p_tenant": tenant, "p_key": key} for tenant, key in sorted(places)]
+
 
 def merge(known: ExecutionRow, other: ExecutionRow) -> ExecutionRow:
     """Two words on one execution, in either order: the rule of :func:`_execution_statement`."""
@@ -114,12 +127,14 @@ def _fired(row: ExecutionRow) -> tuple[float, float]:
 
 
 def write(connection: sa.Connection, rows: MergedRows) -> None:
-    """Upsert them in two statements."""
+    """Upsert them in two statements; a third ends attempts that nobody will end any more."""
     if columns := rows.execution_columns():
         positions.advance(connection)
         connection.execute(_execution_statement(connection.dialect.name), columns)
     if columns := rows.attempt_columns():
         connection.execute(_attempt_statement(connection.dialect.name), columns)
+    if columns := rows.unended_columns():
+        connection.execute(_END, columns)
 
 
 @cache
@@ -173,3 +188,36 @@ def _attempt_statement(dialect: str) -> Upsert:
         set_=chosen,
         where=fresh.excluded.seq > attempts.c.seq,
     )
+
+
+def _end_statement() -> sa.Update:
+    """What :func:`workflows.domain.history.with_ends` shows, stored: the end of an execution is that of an
+    attempt whose last word is that it fired.
+
+    Its ``seq`` stays, so that a better word still counts. One that was ended so is ended anew when its
+    execution is: whatever came first, the rows are the same in the end.
+    """
+    place = (executions.c.tenant == sa.bindparam("p_tenant"), executions.c.key == sa.bindparam("p_key"))
+
+    was_last = executions.c.seq < (attempts.c.attempt + 1) * sequence(1, 0, 0)
+    stopped = sa.or_(*(executions.c.outcome == one for one in STOPPED))
+
+    def of_execution(value: sa.ColumnElement[Any]) -> sa.ScalarSelect[Any]:
+        return sa.select(value).where(*place).scalar_subquery()
+
+    return (
+        sa.update(attempts)
+        .where(
+            attempts.c.tenant == sa.bindparam("p_tenant"),
+            attempts.c.key == sa.bindparam("p_key"),
+            attempts.c.seq % 10 == FIRED_PHASE,
+            sa.exists().where(*place, *(executions.c.outcome != alive for alive in ALIVE)),
+        )
+        .values(
+            outcome=of_execution(sa.case((sa.and_(was_last, stopped), "cancelled"), else_="failed")),
+            ended_at=of_execution(executions.c.ended_at),
+        )
+    )
+
+
+_END = _end_statement()

@@ -19,6 +19,7 @@ Outcome = Literal[
 ]  # fmt: skip
 ALIVE: tuple[Outcome, ...] = ("scheduled", "held", "queued", "running", "retrying")
 
+FIRED_PHASE = 1
 FINAL_PHASE = 9
 DELIVERIES_MAX = 999
 """As far as deliveries are told apart by their order."""

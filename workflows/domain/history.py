@@ -13,6 +13,7 @@ from workflows.contracts.records import (
     ALIVE,
     DELIVERIES_MAX,
     FINAL_PHASE,
+    FIRED_PHASE,
     AttemptOutcome,
     AttemptRow,
     ExecutionRow,
@@ -27,6 +28,9 @@ from workflows.domain import retry, stats
 
 REPLACED = "replaced"
 """The reason with which a newer occurrence stops a run."""
+
+STOPPED: tuple[Outcome, ...] = ("cancelled", "replaced")
+"""Outcomes of executions that were stopped: so was an attempt that was the last of one."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def stopped(reason: str | None) -> Outcome:
 def running_record(inp: AttemptInput, *, delivery: int, started_at: datetime, at: datetime,
                    lateness_ms: int | None, worker: str) -> Record:  # fmt: skip
     """The row of a run that has just fired (``at``), so that lists show it among those alive."""
-    seq = sequence(inp.attempt, delivery, 1)
+    seq = sequence(inp.attempt, delivery, FIRED_PHASE)
     return Record(
         tenant=inp.tenant,
         ref=inp.ref,
@@ -249,13 +253,18 @@ def _progress(inp: AttemptInput, execution: ExecutionRow) -> JobProgress | None:
 def with_ends(execution: ExecutionRow, attempts: Sequence[AttemptRow]) -> list[AttemptRow]:
     """The attempts of an execution, none of them running still when it has ended.
 
-    A holder that was stopped between two leases leaves its last word, that it had fired, for ever.
+    A holder that was stopped between two leases leaves its last word, that it had fired. The database puts
+    such rows right when it stores the end; those of 0.2.0 and before stand there as they were.
     """
     if execution.outcome in ALIVE:
         return list(attempts)
-    outcome: AttemptOutcome = "cancelled" if execution.outcome in ("cancelled", "replaced") else "failed"
+
+    def outcome(row: AttemptRow) -> AttemptOutcome:
+        was_last = execution.seq < sequence(row.attempt + 1, 0, 0)
+        return "cancelled" if was_last and execution.outcome in STOPPED else "failed"
+
     return [
-        row.model_copy(update={"outcome": outcome, "ended_at": execution.ended_at})
+        row.model_copy(update={"outcome": outcome(row), "ended_at": execution.ended_at})
         if row.outcome == "running"
         else row
         for row in attempts
