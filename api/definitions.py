@@ -7,13 +7,13 @@ number of seconds, and an instant must be a full RFC 3339 text, so that no numbe
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from api.filters import LABEL_NAME
 from api.instants import instant_fault
 from api.invalid import problem_of
 from api.problems import FieldError, Kind, ProblemError, invalid
@@ -22,7 +22,6 @@ from workflows.contracts.definition import DEFINITION_MAX_BYTES, RESPONSE_MAX, J
 
 MAX_LABELS = 64
 MAX_LABEL_VALUE = 255
-_LABEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,62}")
 
 DURATIONS = (
     "spread", "delete_after", "timeout", "max_duration", "heartbeat_timeout",
@@ -147,7 +146,7 @@ def _check_labels(labels: dict[str, str]) -> None:
     if len(labels) > MAX_LABELS:
         raise invalid(f"A job has at most {MAX_LABELS} labels.", "/labels")
     for name, value in labels.items():
-        if _LABEL_NAME.fullmatch(name) is None:
+        if LABEL_NAME.fullmatch(name) is None:
             raise invalid(
                 "A label's name has 1 to 63 letters, digits, dots, dashes, slashes and underscores, "
                 f"the first a letter or digit; `{name[:80]}` is none.",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from api.filters import GroupFilter, JobIdFilter, labels_of, not_before
 from api.instants import QueryInstant
 from workflows.contracts.records import Outcome, Trigger
 
@@ -32,6 +34,15 @@ class _List(_Query):
     )
 
 
+class _Range(_List):
+    """For lists with ``since`` and ``until``, in this order."""
+
+    @field_validator("until", check_fields=False)
+    @classmethod
+    def _times_can_match(cls, until: datetime | None, info: ValidationInfo) -> datetime | None:
+        return not_before(until, info.data.get("since"))
+
+
 class _ByDefinition(_List):
     label: list[str] = Field(
         default=[], max_length=20, description="`name=value`; may be repeated, all must hold."
@@ -42,26 +53,19 @@ class _ByDefinition(_List):
 
     @field_validator("label")
     @classmethod
-    def _has_a_value(cls, labels: list[str]) -> list[str]:
-        for label in labels:
-            if "=" not in label:
-                raise ValueError(
-                    f"a label is given as name=value, such as team=billing; not as {label[:80]!r}"
-                )
+    def _labels_can_match(cls, labels: list[str]) -> list[str]:
+        labels_of(labels)
         return labels
 
     def labels(self) -> dict[str, str]:
-        pairs = (label.partition("=") for label in self.label)
-        return {name: value for name, _, value in pairs}
+        return labels_of(self.label)
 
 
 class JobQuery(_ByDefinition):
     status: list[Literal["active", "paused", "completed"]] = Field(default=[], description="May be repeated.")
     outcome: list[Outcome] = Field(default=[], description="Of the last execution; may be repeated.")
     q: str | None = Field(default=None, max_length=200, description="Part of id or description, in any case.")
-    group: str | None = Field(
-        default=None, max_length=200, description="The concurrency group that the job names."
-    )
+    group: GroupFilter | None = Field(default=None, description="The concurrency group that the job names.")
     sort: Literal["id", "-created_at"] = "id"
 
 
@@ -69,38 +73,44 @@ class GroupQuery(_List):
     pass
 
 
-class ExecutionQuery(_List):
+class ExecutionQuery(_Range):
     outcome: list[Outcome] = Field(default=[], description="May be repeated.")
     trigger: list[Trigger] = Field(default=[], description="May be repeated.")
     since: QueryInstant | None = Field(default=None, description="From this scheduled time on.")
-    until: QueryInstant | None = Field(default=None, description="Before this scheduled time.")
+    until: QueryInstant | None = Field(
+        default=None, description="Before this scheduled time; not earlier than `since`."
+    )
 
 
 class TenantExecutionQuery(ExecutionQuery, _ByDefinition):
     """``label`` and ``target`` are those of the job's present definition."""
 
-    job: str | None = Field(
-        default=None, max_length=200, description="Of the jobs with this id, of every generation."
+    job: JobIdFilter | None = Field(
+        default=None, description="Of the jobs with this id, of every generation."
     )
 
 
-class LetterQuery(_List):
-    job: str | None = Field(
-        default=None, max_length=200, description="Of the jobs with this id, of every generation."
+class LetterQuery(_Range):
+    job: JobIdFilter | None = Field(
+        default=None, description="Of the jobs with this id, of every generation."
     )
     since: QueryInstant | None = Field(default=None, description="From this scheduled time on.")
-    until: QueryInstant | None = Field(default=None, description="Before this scheduled time.")
+    until: QueryInstant | None = Field(
+        default=None, description="Before this scheduled time; not earlier than `since`."
+    )
 
 
-class AuditQuery(_List):
-    job: str | None = Field(default=None, max_length=200, description="Changes of the job with this id.")
+class AuditQuery(_Range):
+    job: JobIdFilter | None = Field(default=None, description="Changes of the job with this id.")
     by: str | None = Field(default=None, max_length=255, description="Changes by this `sub`.")
     since: QueryInstant | None = Field(default=None, description="From this instant on.")
-    until: QueryInstant | None = Field(default=None, description="Before this instant.")
+    until: QueryInstant | None = Field(
+        default=None, description="Before this instant; not earlier than `since`."
+    )
 
 
 class EventQuery(_Query):
-    job: str | None = Field(default=None, max_length=200, description="Of the job with this id only.")
+    job: JobIdFilter | None = Field(default=None, description="Of the job with this id only.")
 
 
 class DeleteQuery(BaseModel):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from api.filters import JobIdFilter, labels_of, not_before
 from workflows.contracts.backfill import Only
 from workflows.contracts.base import Duration, Instant
 from workflows.contracts.bulk import BulkFilter, JobAction, LetterFilter
@@ -94,9 +96,7 @@ class FailBody(RequestBody):
 
 
 def _labels(labels: list[str] | str) -> list[str] | str:
-    for label in [labels] if isinstance(labels, str) else labels:
-        if "=" not in label:
-            raise ValueError(f"a label is given as name=value, such as team=billing; not as {label[:80]!r}")
+    labels_of([labels] if isinstance(labels, str) else labels)
     return labels
 
 
@@ -118,10 +118,9 @@ class BulkFilterBody(RequestBody):
 
     def wanted(self) -> BulkFilter:
         labels = [self.label] if isinstance(self.label, str) else self.label
-        pairs = (label.partition("=") for label in labels)
         return BulkFilter(
             status=[self.status] if isinstance(self.status, str) else self.status,
-            labels={name: value for name, _, value in pairs},
+            labels=labels_of(labels),
             target=self.target,
             outcome=[self.outcome] if isinstance(self.outcome, str) else self.outcome,
             q=self.q,
@@ -141,9 +140,16 @@ class RedriveBody(RequestBody):
 class RedriveManyBody(RequestBody):
     """Which dead letters; an empty body is all of them."""
 
-    job: str | None = Field(default=None, max_length=200, description="Of the jobs with this id.")
+    job: JobIdFilter | None = Field(default=None, description="Of the jobs with this id.")
     since: Instant | None = Field(default=None, description="From this scheduled time on.")
-    until: Instant | None = Field(default=None, description="Before this scheduled time.")
+    until: Instant | None = Field(
+        default=None, description="Before this scheduled time; not earlier than `since`."
+    )
+
+    @field_validator("until")
+    @classmethod
+    def _can_match(cls, until: datetime | None, info: ValidationInfo) -> datetime | None:
+        return not_before(until, info.data.get("since"))
 
     def wanted(self) -> LetterFilter:
         return LetterFilter(job=self.job, since=self.since, until=self.until)
