@@ -6,7 +6,6 @@ Each may have been run before: whoever is told sees by the content what is new.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from datetime import timedelta
 from typing import assert_never
 
@@ -39,7 +38,7 @@ class Errands:
 
         Raises ``ErrandsRefused`` with what is left. Only those told to the same receiver wait for each other.
         """
-        left = await self._left_of(errands, asyncio.get_running_loop().time)
+        left = await self._left_of(errands)
         if left.refused or left.untried:
             raise ApplicationError(
                 f"{len(left.refused)} of {len(errands)} errands were refused",
@@ -49,14 +48,15 @@ class Errands:
                 category=ApplicationErrorCategory.BENIGN,
             ) from None
 
-    async def _left_of(self, errands: list[Errand], clock: Callable[[], float]) -> ErrandsRefused:
+    async def _left_of(self, errands: list[Errand]) -> ErrandsRefused:
+        clock = asyncio.get_running_loop().time
         until = clock() + TRIED_FOR.total_seconds()
         refused: list[RefusedErrand] = []
         untried: list[int] = []
         receivers: set[tuple[str, ...]] = set()
         for place, errand in enumerate(errands):
             receiver = rules.receiver(errand)
-            if receiver in receivers or clock() > until:
+            if receiver in receivers or (place > 0 and clock() > until):
                 untried.append(place)
                 receivers.add(receiver)
                 continue

@@ -114,10 +114,10 @@ async def test_a_batch_that_fails_as_a_whole_is_run_one_by_one(
     """As one does that holds an errand no worker can read."""
     left_of = activity.Errands._left_of
 
-    async def unreadable(self: activity.Errands, batch: list[Errand], clock: Any) -> ErrandsRefused:
+    async def unreadable(self: activity.Errands, batch: list[Errand]) -> ErrandsRefused:
         if len(batch) > 1:
             raise ApplicationError("nobody can read this", non_retryable=True)
-        return await left_of(self, batch, clock)
+        return await left_of(self, batch)
 
     monkeypatch.setattr(activity.Errands, "_left_of", unreadable)
     subjects = [fresh("one"), TOO_LONG, fresh("two")]
