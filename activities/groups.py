@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from datetime import timedelta
 
 from temporalio import activity
-from temporalio.client import Client, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.common import Priority, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -16,13 +24,17 @@ from workflows.contracts.names import (
     ASK_HOLDERS_ACTIVITY,
     GROUP_WORKFLOW,
     MAIN_QUEUE,
+    QUERY_STATE,
     SIGNAL_ASK,
     SIGNAL_LEAVE,
     UPDATE_HOLDS,
     group_workflow_id,
 )
 
+log = logging.getLogger(__name__)
+
 ASK_WITHIN = timedelta(seconds=2)
+READ_WITHIN = timedelta(seconds=2)
 LEAVE_WITHIN = timedelta(seconds=5)
 ANSWER_WITHIN_S = 3.0
 ALL_WITHIN_S = 6.0
@@ -36,10 +48,22 @@ class Groups:
 
     @activity.defn(name=ASK_GROUP_ACTIVITY)
     async def ask(self, asked: GroupAsk) -> None:
-        """Ask for a place; a group that is not there yet begins, with one place."""
+        """Ask for a place; a group that is not there yet begins, with one place.
+
+        One whose workflow was terminated goes on as it was. It is looked for only when nobody hears the ask.
+        """
+        try:
+            handle = self._client.get_workflow_handle(group_workflow_id(asked.tenant, asked.group))
+            await handle.signal(SIGNAL_ASK, asked, rpc_timeout=ASK_WITHIN)
+        except RPCError as error:
+            if error.status is not RPCStatusCode.NOT_FOUND:
+                raise
+        else:
+            return
+        left = await left_by(self._client, asked.tenant, asked.group)
         await self._client.start_workflow(
             GROUP_WORKFLOW,
-            GroupState(tenant=asked.tenant, group=asked.group),
+            left or GroupState(tenant=asked.tenant, group=asked.group),
             id=group_workflow_id(asked.tenant, asked.group),
             task_queue=MAIN_QUEUE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
@@ -80,6 +104,42 @@ class Groups:
         except (TimeoutError, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             activity.logger.info("%s did not answer: %r", workflow_id, error)
         return True
+
+
+async def left_by(client: Client, tenant: str, group: str) -> GroupState | None:
+    """The limit, places and queue of a group whose workflow came to a violent end, while the server keeps
+    its history.
+
+    None: it lives, never was, or was deleted. Raises RPCError without an answer in time.
+    """
+    workflow_id = group_workflow_id(tenant, group)
+    try:
+        found = await client.get_workflow_handle(workflow_id).describe(rpc_timeout=READ_WITHIN)
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise
+    if found.status in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.COMPLETED):
+        return None
+    closed = client.get_workflow_handle(workflow_id, run_id=found.run_id)
+    try:
+        state: GroupState = await closed.query(QUERY_STATE, result_type=GroupState, rpc_timeout=READ_WITHIN)
+    except WorkflowQueryFailedError as error:
+        log.warning("group %s/%s begins as its last run did: %s", tenant, group, error)
+    except RPCError as error:
+        if error.status is not RPCStatusCode.FAILED_PRECONDITION:
+            raise  # else it was terminated before any worker had its first task
+    else:
+        return state
+    return await _begun_with(client, closed)
+
+
+async def _begun_with(client: Client, closed: WorkflowHandle[object, object]) -> GroupState | None:
+    async for event in closed.fetch_history_events(page_size=1, rpc_timeout=READ_WITHIN):
+        payloads = event.workflow_execution_started_event_attributes.input.payloads
+        [state] = await client.data_converter.decode(payloads, [GroupState])
+        return state if isinstance(state, GroupState) else None
+    return None
 
 
 async def leave_group(client: Client, tenant: str, leave: GroupLeave) -> None:

@@ -20,12 +20,13 @@ from temporalio.client import (
 from temporalio.common import Priority, QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.groups import left_by
 from api.connection import Connection
 from api.jobs.answers import Answer
 from api.problem_table import LATER
 from api.problems import Kind, ProblemError
 from infra.database.errors import DatabaseUnavailable
-from infra.database.groups import FIRST_LIMIT, GroupIndex, StoredGroup
+from infra.database.groups import GroupIndex, StoredGroup
 from infra.temporal.errors import SetupError
 from workflows.contracts.actor import Actor
 from workflows.contracts.base import Instant
@@ -116,23 +117,13 @@ class Groups:
                 f"The tenant has given {GROUPS_MAX} groups a limit; delete some that no job names.",
             )
         client = await self._connection.client()
-        start = WithStartWorkflowOperation[object, None](
-            GROUP_WORKFLOW,
-            GroupState(tenant=tenant, group=name),
-            id=group_workflow_id(tenant, name),
-            task_queue=MAIN_QUEUE,
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            priority=Priority(fairness_key=tenant),
-            static_summary=f"group {name} of {tenant}",
-        )
-        started = asyncio.create_task(start.workflow_handle())  # else nobody retrieves its failure
-        started.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
+                left = await left_by(client, tenant, name)
                 view: GroupView = await client.execute_update_with_start_workflow(
                     UPDATE_LIMIT,
                     GroupLimit(limit=limit, actor=actor),
-                    start_workflow_operation=start,
+                    start_workflow_operation=_start(left or GroupState(tenant=tenant, group=name)),
                     id=f"limit-{actor.operation}",
                     result_type=GroupView,
                 )
@@ -164,15 +155,22 @@ class Groups:
             raise _not_listed("The group has ended") from None
 
     async def _end(self, tenant: str, name: str, actor: Actor) -> bool:
-        """End the group's workflow; False if there is none."""
-        handle = _handle(await self._connection.client(), tenant, name)
+        """End the group's workflow; False if there is none. One that was terminated would come back with its
+        limit and places: it does, and is asked as any other."""
+        client = await self._connection.client()
+        operation = f"delete-{actor.operation}"
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                await handle.execute_update(UPDATE_DELETE, actor, id=f"delete-{actor.operation}")
-        except RPCError as error:
-            if error.status is not RPCStatusCode.NOT_FOUND:
-                raise
-            return False
+                try:
+                    await _handle(client, tenant, name).execute_update(UPDATE_DELETE, actor, id=operation)
+                except RPCError as error:
+                    if error.status is not RPCStatusCode.NOT_FOUND:
+                        raise
+                    if (left := await left_by(client, tenant, name)) is None:
+                        return False
+                    await client.execute_update_with_start_workflow(
+                        UPDATE_DELETE, actor, start_workflow_operation=_start(left), id=operation
+                    )
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
             raise _no_answer() from None
         return True
@@ -202,7 +200,7 @@ class Groups:
     async def _answer(self, tenant: str, stored: StoredGroup, asked: Asked) -> GroupAnswer:
         view = asked.view
         if view is None and asked.answered:
-            view = GroupView(limit=FIRST_LIMIT)  # with which it begins when the next run asks
+            view = GroupView(limit=stored.limit)  # with which it begins when the next run asks
         return GroupAnswer(
             name=stored.name,
             limit=stored.limit if view is None else view.limit,
@@ -225,6 +223,22 @@ def no_such_group(name: str) -> ProblemError:
 
 def _handle(client: Client, tenant: str, name: str) -> WorkflowHandle[object, object]:
     return client.get_workflow_handle(group_workflow_id(tenant, name))
+
+
+def _start(state: GroupState) -> WithStartWorkflowOperation[object, None]:
+    """For an update of a group that may have to begin first."""
+    start = WithStartWorkflowOperation[object, None](
+        GROUP_WORKFLOW,
+        state,
+        id=group_workflow_id(state.tenant, state.group),
+        task_queue=MAIN_QUEUE,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        priority=Priority(fairness_key=state.tenant),
+        static_summary=f"group {state.group} of {state.tenant}",
+    )
+    started = asyncio.create_task(start.workflow_handle())  # else nobody retrieves its failure
+    started.add_done_callback(lambda task: task.cancelled() or task.exception())
+    return start
 
 
 def _places(places: Sequence[GroupHolder | GroupWaiting]) -> list[GroupPlaceAnswer]:

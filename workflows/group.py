@@ -169,3 +169,8 @@ class GroupWorkflow:
     @workflow.query(name=names.QUERY_VIEW)
     def view(self) -> GroupView:
         return group.view(self.state, deleted=self._deleted)
+
+    @workflow.query(name=names.QUERY_STATE)
+    def all_of_it(self) -> GroupState:
+        """For the next workflow of this group, should this one have been terminated."""
+        return self.state

@@ -14,6 +14,7 @@ from tests.api.eventually import eventually
 from tests.api.sink import Sink
 from tests.api.test_outages import without_database
 from tests.api.test_problems import assert_problem
+from workflows.contracts.names import group_workflow_id
 
 pytestmark = pytest.mark.usefixtures("worker")
 
@@ -99,6 +100,36 @@ async def test_a_group_is_made_by_a_limit_too_and_listed(
     for name in ("a-by-limit", "c-by-limit"):
         assert (await api.delete(f"/v1/groups/{name}")).status_code == 204
     assert (await api.get("/v1/groups")).json()["items"] == []
+
+
+async def test_a_terminated_group_keeps_its_limit_until_it_is_deleted(
+    api: httpx.AsyncClient, live: FastAPI, sink: Sink
+) -> None:
+    """It comes back with the places it had, too, when its limit is set; a deletion forgets both."""
+    client = await live.state.carillon.temporal.client()
+    group = client.get_workflow_handle(group_workflow_id("acme", "cut-off"))
+    sink.released.clear()
+    await create(api, sink, "holds-on", "cut-off", "/slow/holds-on")
+    assert (await api.put("/v1/groups/cut-off", json={"limit": 3})).status_code == 200
+    assert (await api.post("/v1/jobs/holds-on/trigger")).status_code == 202
+    await sink.delivery("/slow/holds-on")
+    await group.terminate("an operator")
+    assert (await read(api, "cut-off"))["limit"] == 3
+    put = await api.put("/v1/groups/cut-off", json={"limit": 4})
+    assert (put.json()["limit"], put.json()["held"]) == (4, 1)
+    await group.terminate("an operator")
+    await api.delete("/v1/jobs/holds-on")
+    refused = await api.delete("/v1/groups/cut-off")
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:carillon:problem:group-in-use")
+    sink.released.set()
+    await eventually(api, "/v1/groups/cut-off", lambda found: found["held"] == 0)
+    await group.terminate("an operator")
+    assert (await api.delete("/v1/groups/cut-off")).status_code == 204
+    await create(api, sink, "begins-anew", "cut-off", "/begins-anew")
+    assert (await api.post("/v1/jobs/begins-anew/trigger")).status_code == 202
+    await sink.delivery("/begins-anew")
+    assert (await read(api, "cut-off"))["limit"] == 1
+    await api.delete("/v1/jobs/begins-anew")
 
 
 @pytest.mark.parametrize(

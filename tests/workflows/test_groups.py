@@ -228,3 +228,40 @@ async def test_a_group_that_continues_as_new_loses_neither_place_nor_turn(
         await sink.wait_for("/d", 1)
         assert order(sink) == "holder a b c d"
         await group.is_empty()
+
+
+async def test_a_group_that_was_terminated_goes_on_as_it_was(fleet: Fleet, sink: Sink) -> None:
+    """With its limit, the places it had granted, and its queue; the next run that asks revives it."""
+    group = await Group.made(fleet, sink)
+    await group.limited(2)
+    _, first = await group.holder("/first")
+    _, second = await group.holder("/second")
+    await group.waiter("/third")
+    before = await group.until(lambda found: True)
+    await group.handle.terminate("an operator")
+    fourth = await group.job("/fourth")
+    found = await group.until(lambda found: found.queued == 2)
+    fleet.jobs.append(group.handle)
+    assert (found.limit, found.limit_at) == (2, before.limit_at)
+    assert [one.token for one in found.holders] == [1, 2]
+    await seen(fourth, is_queued)
+    assert order(sink) == "first second"
+    first.open()
+    await sink.wait_for("/third", 1)
+    second.open()
+    await sink.wait_for("/fourth", 1)
+    await group.is_empty()
+
+
+async def test_a_group_that_was_terminated_before_its_first_task_keeps_its_limit(
+    fleet: Fleet, sink: Sink
+) -> None:
+    """No worker can tell what it was: it is what it was begun with."""
+    await fleet.stop_workers()
+    group = await Group.made(fleet, sink, limit=2)
+    await group.handle.terminate("an operator")
+    await fleet.start()
+    await group.holder("/first")
+    await group.holder("/second")
+    await group.waiter("/third")
+    fleet.jobs.append(group.handle)

@@ -77,6 +77,7 @@ SIGNAL_LETTER_CLOSED = "letter_closed"
 """To a job: a dead letter of its is not open any more; the argument is the key."""
 SIGNAL_INCIDENT = "incident"
 QUERY_VIEW = "view"
+QUERY_STATE = "state"
 QUERY_STOP_INTENT = "stop_intent"
 QUERY_PROGRESS = "progress"
 
