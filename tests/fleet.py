@@ -214,6 +214,7 @@ class Fleet:
             updated_at=now,
             cursor=accepted,
             runs_errands=True,
+            minds_beside=True,
             **state_fields,
         )
         handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(

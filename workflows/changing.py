@@ -113,6 +113,8 @@ class Changing(Watched):
 
     async def _stop_beside(self, row: BesideRun, reason: str) -> None:
         await workflow.wait_condition(lambda: row.key not in self._starting)
+        if job_changes.stop_when_sure(self.state, row, reason):
+            return
         name = row.name or names.suffix_of(row.key)
         handle = workflow.get_external_workflow_handle(
             names.run_workflow_id(self.state.tenant, self.state.ref, name)

@@ -12,6 +12,7 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from workflows.backfilling import Backfilling
+    from workflows.beside import ASK_AFTER_BESIDE
     from workflows.contracts import names
     from workflows.contracts.job import JobState
     from workflows.contracts.planning import PlannedOccurrence
@@ -28,7 +29,6 @@ with workflow.unsafe.imports_passed_through():
         overlap,
     )
     from workflows.domain.gate import Decision
-    from workflows.requested import ASK_AFTER_BESIDE
 
 LOOP_TIMEOUT = timedelta(minutes=10)
 """Longest time-out of a run in the loop of a job that allows others beside it."""
@@ -50,7 +50,7 @@ class JobWorkflow(Backfilling):
             self._settle_group()
             if self._history_is_long():
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                state.runs_errands = True
+                state.runs_errands = state.minds_beside = True
                 workflow.continue_as_new(state)
             workflow.set_current_details(details.describe(state))
             self._send_errands()

@@ -13,6 +13,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 
 with workflow.unsafe.imports_passed_through():
     from workflows.attempt import AttemptCall
+    from workflows.beside import ASK_AFTER_BESIDE
     from workflows.contracts import failures, names
     from workflows.contracts.base import rfc3339
     from workflows.contracts.job import RunState
@@ -20,7 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.contracts.records import Pause
     from workflows.domain import active, gate, job_changes, job_sources, job_state
     from workflows.domain.gate import Decision
-    from workflows.requested import ASK_AFTER_BESIDE, Requested
+    from workflows.requested import Requested
 
 PLAN_WITHIN = timedelta(seconds=10)
 
@@ -70,7 +71,9 @@ class Planned(Requested):
             if self._changes != seen:  # while the planner was asked: what was due may not be any more
                 continue
             if due is None or due.fires_at > workflow.now():
-                await self._until_done(call, None if due is None else due.fires_at, seen)
+                falls_due = None if due is None else due.fires_at
+                wakes = [at for at in (falls_due, self._doubt_at()) if at is not None]
+                await self._until_done(call, min(wakes, default=None), seen)
             elif not await self._fell_due(due) and await self._until_done(
                 call, workflow.now() + ASK_AFTER_BESIDE, seen
             ):
@@ -103,6 +106,7 @@ class Planned(Requested):
 
     async def _due_beside(self, call: AttemptCall | None) -> PlannedOccurrence | None:
         """The occurrence that may have to run beside the active run, or instead of it."""
+        await self._dispel_doubt()
         state, run = self.state, self.state.run
         if not self._may_run_beside(call):
             return None
@@ -146,6 +150,7 @@ class Planned(Requested):
         return decision is Decision.REPLACE
 
     async def _start_beside(self, due: PlannedOccurrence) -> bool:
+        """False: it was not started, and waits for the loop."""
         state = self.state
         aside = job_sources.alone_for(state, due, workflow.now())
         if not await self._run_beside(aside):

@@ -211,6 +211,7 @@ def initial_state(reserved: StoredJob, *, paused: bool) -> JobState:
         cursor=initial_cursor(reserved.definition.schedule, accepted),
         pause=Pause(since=accepted, reason="created paused", by=reserved.created_by) if paused else None,
         runs_errands=True,
+        minds_beside=True,
     )
 
 

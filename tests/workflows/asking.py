@@ -17,6 +17,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner
 import workers.queues
 import workflows.attempting
 import workflows.backfilling
+import workflows.beside
 import workflows.changing
 import workflows.dead_letter
 import workflows.group
@@ -31,6 +32,7 @@ from workflows.contracts.attempt import OwnBody
 from workflows.contracts.backfill import BackfillAccepted, BackfillRequest, CancelBackfill, Only
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.job import (
+    CancelRequest,
     DeleteRequest,
     EditRequest,
     JobChanged,
@@ -89,6 +91,12 @@ async def skip(job: Job, scheduled_time: datetime) -> JobChanged:
 async def delete(job: Job, *, cancel: bool = False) -> JobChanged:
     request = DeleteRequest(running="cancel" if cancel else "finish", actor=actor())
     changed: JobChanged = await job.execute_update(names.UPDATE_DELETE, request, result_type=JobChanged)
+    return changed
+
+
+async def cancel(job: Job, key: str) -> JobChanged:
+    request = CancelRequest(key=key, actor=actor())
+    changed: JobChanged = await job.execute_update(names.UPDATE_CANCEL, request, result_type=JobChanged)
     return changed
 
 
@@ -187,6 +195,7 @@ def answers(sink: Sink, path: str, *statuses: int) -> None:
 _MODULES = (
     workflows.attempting,
     workflows.backfilling,
+    workflows.beside,
     workflows.changing,
     workflows.dead_letter,
     workflows.group,

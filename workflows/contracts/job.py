@@ -87,6 +87,10 @@ class BesideRun(ExecutionRow):
     name: str = ""
     """Of its workflow, see ``names.run_name``; empty: that of its key."""
     backfill: int | None = None
+    unsure: RunState | None = None
+    """Set: it is not known whether its workflow was started, which is started with this until it is."""
+    stop: str | None = None
+    """Why it is to be stopped as soon as it is sure."""
 
 
 class AnsweredRequest(Contract):
@@ -149,6 +153,9 @@ class JobState(Contract):
     """Those that were refused for too long, or were too many."""
     runs_errands: bool = False
     """Set from the beginning; histories that 0.1.0 began find it out (``workflows.attempting``)."""
+    minds_beside: bool = False
+    """Set from the beginning; histories that 0.2.0 began take a run beside the loop whose start was not
+    confirmed for not started, and do not ask after one that is silent for long."""
     open_letters: list[str] = []
     """Keys of the job's open dead letters, oldest first."""
     reruns: list[str] = []

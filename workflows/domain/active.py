@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from workflows.contracts.job import JobState, RunState
+from workflows.contracts.job import BesideRun, JobState, RunState
 from workflows.contracts.records import Trigger
 from workflows.domain.gate import ActiveRun
+
+DOUBT_AFTER = timedelta(minutes=5)
+"""A silent run beside the loop is in doubt so long after its first attempt must have ended …"""
+DOUBT_AT_LATEST = timedelta(hours=1)
+"""… or at this age …"""
+DOUBT_AGAIN = timedelta(minutes=15)
+"""… and again at twice its age, but all of them together no more often than this."""
 
 
 def is_planned(trigger: Trigger) -> bool:
@@ -58,3 +65,34 @@ def runs(state: JobState, now: datetime) -> list[ActiveRun]:
     run = state.run
     loop = [] if run is None or is_held(run, now) else [of_loop(run)]
     return [*loop, *beside(state)]
+
+
+# -- runs beside the loop that stay silent ---------------------------------------------------------
+
+
+def in_doubt(state: JobState, now: datetime) -> list[BesideRun]:
+    """Runs beside the loop that should have told their end, or last long; the server knows which."""
+    patience = _patience(state)
+    return [row for row in _sure(state) if row.fires_at + patience <= now]
+
+
+def doubt_at(state: JobState, asked_at: datetime | None) -> datetime | None:
+    """When to ask after those in doubt, who were asked after last at ``asked_at``; None: nobody can be."""
+    patience = _patience(state)
+
+    def next_doubt(row: BesideRun) -> datetime:
+        first = row.fires_at + patience
+        return first if asked_at is None or asked_at < first else asked_at + (asked_at - row.fires_at)
+
+    nearest = min((next_doubt(row) for row in _sure(state)), default=None)
+    return nearest if nearest is None or asked_at is None else max(nearest, asked_at + DOUBT_AGAIN)
+
+
+def _sure(state: JobState) -> list[BesideRun]:
+    return [row for row in state.beside if row.unsure is None]
+
+
+def _patience(state: JobState) -> timedelta:
+    definition = state.definition
+    leases = definition.heartbeat_timeout * (definition.max_reaps + 1)
+    return min(definition.timeout + leases + DOUBT_AFTER, DOUBT_AT_LATEST)

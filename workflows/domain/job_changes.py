@@ -6,6 +6,7 @@ All of them change the state they are given. Time is an argument, and nothing wa
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from workflows.contracts import names
 from workflows.contracts.definition import JobDefinition
@@ -216,6 +217,35 @@ def active_key(state: JobState, now: datetime) -> str | None:
         return run.occurrence.key
     waiting = [*waiting_rows(state), *(row for row in state.beside if not row.forced)]
     return waiting[0].key if waiting else None
+
+
+def unsure(state: JobState, row: BesideRun, run: RunState) -> None:
+    """Whether this run beside the loop has been started is not known: it counts as active."""
+    _update_beside(state, row, unsure=run)
+
+
+def stop_when_sure(state: JobState, row: BesideRun, reason: str) -> bool:
+    """Remember to stop a run beside the loop that may not have been started yet; False: it is sure."""
+    known = _update_beside(state, row)
+    if known is None or known.unsure is None:
+        return False
+    _update_beside(state, row, stop=reason)
+    return True
+
+
+def sure(state: JobState, row: BesideRun) -> BesideRun | None:
+    """This run beside the loop has been started, and is answered; None: it has told its end by now."""
+    return _update_beside(state, row, unsure=None)
+
+
+def _update_beside(state: JobState, row: BesideRun, **fields: Any) -> BesideRun | None:
+    """The row as it is now. An earlier run of the same occurrence has the same key, and another name."""
+    found = None
+    for place, known in enumerate(state.beside):
+        if (known.key, known.name) == (row.key, row.name):
+            found = known.model_copy(update=fields)
+            state.beside = [*state.beside[:place], found, *state.beside[place + 1 :]]
+    return found
 
 
 def forget_beside(state: JobState, row: BesideRun, now: datetime) -> None:

@@ -165,6 +165,14 @@ def alone_for(state: JobState, due: PlannedOccurrence, now: datetime) -> JobStat
     return aside
 
 
+def alone_again(state: JobState, run: RunState) -> JobState:
+    """The same for a run that may have been started before; should it not, it has the present definition."""
+    aside = alone(state)
+    aside.run = run
+    serve_run(aside)
+    return aside
+
+
 def set_beside(run: RunState) -> None:
     """Make a run just begun one beside the loop: its records say nothing of the job's progress."""
     run.run_number = 0
