@@ -7,140 +7,14 @@ delivery whose lease was lost, which is named.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
 
-ALIVE = frozenset({"scheduled", "held", "queued", "running", "retrying"})
-NOT_RUN = frozenset({"skipped", "missed"})
+from tests.faults.accounts import AGAIN, ALIVE, NOT_RUN, Account, Balance, Finding, Row, Visit, clock
+from tests.faults.again import run_again
+
 NOTICED_WITHIN = 0.3
 """Seconds within which a receiver notices that its client has gone."""
-
-
-@dataclass
-class Visit:
-    """One request as the receiver saw it."""
-
-    job: str
-    key: str
-    attempt: int
-    delivery: int
-    start: float
-    end: float | None = None
-    """When it was answered or broken off; None: it hangs still."""
-    status: int | None = None
-    """What it was answered; None: the client went away, or it was reset."""
-    execution_id: str = ""
-
-    def __post_init__(self) -> None:
-        self.execution_id = self.execution_id or f"{self.key}:{self.attempt}"
-
-    @property
-    def due(self) -> float:
-        """The instant in the key of a regular occurrence; infinitely early for any other run."""
-        try:
-            return epoch(self.key.partition(":")[2])
-        except ValueError:
-            return -math.inf
-
-    @property
-    def over(self) -> float:
-        """When it can be in nobody's way any more."""
-        return math.inf if self.end is None else self.end
-
-    def __str__(self) -> str:
-        end = "open" if self.end is None else f"{self.end:.3f}"
-        how = self.status or "broken"
-        return f"{self.execution_id} delivery {self.delivery} [{self.start:.3f}, {end}] {how}"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One answer of the executions API."""
-
-    key: str
-    first: float
-    """Its scheduled time."""
-    last: float
-    """Of a stretch: the scheduled time of its last occurrence."""
-    outcome: str
-    trigger: str = "schedule"
-    reason: str | None = None
-    count: int = 1
-    attempts: tuple[tuple[int, int, str], ...] = ()
-    """Attempt, delivery, outcome."""
-
-    @classmethod
-    def of(cls, answer: Mapping[str, Any]) -> Row:
-        first = epoch(answer["scheduled_time"])
-        last = answer["last_scheduled_time"]
-        return cls(
-            key=answer["key"],
-            first=first,
-            last=epoch(last) if last else first,
-            outcome=answer["outcome"],
-            trigger=answer["trigger"],
-            reason=answer["reason"],
-            count=answer["count"],
-            attempts=tuple((one["attempt"], one["delivery"], one["outcome"]) for one in answer["attempts"]),
-        )
-
-
-@dataclass(frozen=True)
-class Account:
-    """A job: what was planned, what came, what is said of it."""
-
-    job: str
-    planned: Sequence[float]
-    """Every instant that was due while the job was active, in order."""
-    visits: Sequence[Visit]
-    rows: Sequence[Row]
-    asked: Sequence[str] = ()
-    """Keys of runs that were asked for and accepted."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    kind: str
-    """One of ``lost``, ``unfinished``, ``unrecorded``, ``contradicted``, ``unrecognisable``, ``overlap``,
-    ``early``, ``stuck``."""
-    job: str
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.job}: {self.what}"
-
-
-@dataclass
-class Balance:
-    findings: list[Finding] = field(default_factory=list)
-    named: list[str] = field(default_factory=list)
-    """Overlaps with a delivery whose lease was lost."""
-    planned: int = 0
-    deliveries: int = 0
-    again: int = 0
-    """Repeats with the same execution id and a higher delivery."""
-    retries: int = 0
-    """Repeats with a later attempt."""
-    dead_lettered: int = 0
-    skipped: int = 0
-    missed: int = 0
-
-    def add(self, other: Balance) -> None:
-        self.findings += other.findings
-        self.named += other.named
-        for name in ("planned", "deliveries", "again", "retries", "dead_lettered", "skipped", "missed"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-    def of_kind(self, *kinds: str) -> list[Finding]:
-        return [finding for finding in self.findings if finding.kind in kinds]
-
-
-def epoch(text: str) -> float:
-    return datetime.fromisoformat(text).timestamp()
 
 
 def balance(
@@ -194,26 +68,32 @@ def _single(account: Account) -> Balance:
             found.skipped += row.count
         elif row.outcome == "missed":
             found.missed += row.count
+    run_again(account, rows, visits, found)
     return found
 
 
 def _unaccounted(account: Account) -> list[Finding]:
-    """Every planned instant has a row of its own or is counted in the row of a stretch."""
+    """Every planned instant has a row of its own or is counted in the row of a stretch.
+
+    One that was skipped, say, and backfilled later has both; a row of its own says not whether it was.
+    """
     job, findings = account.job, []
     scheduled = [row for row in account.rows if row.trigger in ("schedule", "catch_up")]
-    singles = {row.first for row in scheduled if row.count == 1}
+    again = {row.first for row in account.rows if row.occurrence and row.trigger in AGAIN}
+    singles = {row.first for row in scheduled if row.count == 1} | again
     open_ones = [instant for instant in account.planned if instant not in singles]
     for row in scheduled:
         if row.count == 1:
             continue
         inside = [instant for instant in open_ones if row.first <= instant <= row.last]
-        if len(inside) != row.count:
+        either = sum(row.first <= instant <= row.last for instant in again)
+        if not len(inside) <= row.count <= len(inside) + either:
             text = f"{row.outcome} row {row.key} counts {row.count}, {len(inside)} instants lie open in it"
             beyond = not account.planned or row.last > account.planned[-1]
             if not (beyond and len(inside) < row.count):  # it may reach past the end of the plan
                 findings.append(Finding("lost", job, text))
         open_ones = [instant for instant in open_ones if not row.first <= instant <= row.last]
-    return [*findings, *(Finding("lost", job, f"{_clock(instant)} has no row") for instant in open_ones)]
+    return [*findings, *(Finding("lost", job, f"{clock(instant)} has no row") for instant in open_ones)]
 
 
 def _undelivered(job: str, row: Row, series: Sequence[Visit]) -> list[Finding]:
@@ -263,7 +143,7 @@ def _overlaps(accounts: Sequence[Account], frozen: Sequence[tuple[float, float]]
             row = rows.get(one.key)
             if newest[one.execution_id] > one.delivery or _lease_lost(one, row):
                 found.named.append(f"lease of delivery {one.delivery} lost: {text}")
-            elif _stopped(row) and any(begin < visit.start < end for begin, end in frozen):
+            elif _stopped(one, row) and any(begin < visit.start < end for begin, end in frozen):
                 found.named.append(f"delivery {one.delivery} stopped while its worker stood still: {text}")
             else:
                 found.findings.append(Finding("overlap", visit.job, text))
@@ -276,12 +156,12 @@ def _lease_lost(visit: Visit, row: Row | None) -> bool:
     if row is None:
         return False
     later = any(a == visit.attempt and d > visit.delivery for a, d, _ in row.attempts)
-    return later or row.reason == "leases_lost"
+    return later or row.reason == "leases_lost" or visit.attempt in row.lost
 
 
-def _stopped(row: Row | None) -> bool:
-    return row is not None and row.outcome in ("replaced", "cancelled")
-
-
-def _clock(instant: float) -> str:
-    return datetime.fromtimestamp(instant, UTC).isoformat()
+def _stopped(visit: Visit, row: Row | None) -> bool:
+    """The row tells of the run that came last under its key, its attempts of all of them."""
+    if row is None:
+        return False
+    mine = any(a == visit.attempt and outcome == "cancelled" for a, _, outcome in row.attempts)
+    return mine or row.outcome in ("replaced", "cancelled")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +14,8 @@ from aiohttp import web
 from tests.faults.receiver import Callback, Caller
 
 TIMEOUT = 4
+HANGS = 12
+"""Seconds; longer than a message is waited for."""
 SILLY = ("-1", "soon", "1", "Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 99 Oct 2026 07:28:00 GMT")
 
 
@@ -26,6 +29,8 @@ class Kind:
     definition: dict[str, Any] = field(default_factory=dict)
 
     group: str | None = None
+    fillable: bool = True
+    """Whether a backfill gets its turn before long."""
 
     def in_round(self, number: int) -> dict[str, Any]:
         """Its definition: groups are not shared between rounds."""
@@ -46,18 +51,24 @@ def grace(seconds: int) -> dict[str, Any]:
 
 KINDS = (
     Kind("prompt", 1, False),
-    Kind("restless", 1, True, grace(3)),
+    Kind("restless", 1, True, grace(3), fillable=False),
     Kind("moody", 2, True, grace(5)),
     Kind("slow", 3, True, {"retry": {"initial_interval": 2, "max_attempts": 2}, **grace(10)}),
     Kind("rare", 5, True, {"max_reaps": 1, "catch_up": {"policy": "all"}}),
-    Kind("queue", 2, True, {"concurrency": {"policy": "queue", "max_queued": 3}}),
-    Kind("replace", 2, True, {"concurrency": {"policy": "replace"}}),
+    Kind("queue", 2, True, {"concurrency": {"policy": "queue", "max_queued": 3}}, fillable=False),
+    Kind("replace", 2, True, {"concurrency": {"policy": "replace"}}, fillable=False),
     Kind("allow", 2, True, {"concurrency": {"policy": "allow", "limit": 3}, **grace(10)}),
     Kind("twin-one", 3, True, grace(10), group="twins"),
     Kind(
-        "twin-two", 2, True, {"concurrency": {"policy": "queue", "max_queued": 3}, **grace(10)}, group="twins"
+        "twin-two",
+        2,
+        True,
+        {"concurrency": {"policy": "queue", "max_queued": 3}, **grace(10)},
+        group="twins",
+        fillable=False,
     ),
-    Kind("callback", 3, True, {"completion": "callback", "timeout": 30, **grace(10)}),
+    Kind("brittle", 1, True, {"retry": {"max_attempts": 1}, **grace(3)}, fillable=False),
+    Kind("callback", 3, True, {"completion": "callback", "timeout": 12, **grace(10)}, fillable=False),
 )
 
 
@@ -101,3 +112,28 @@ class Mood:
             await callback.fail()
         else:
             await callback.complete()
+
+
+class AlertMood:
+    """What the receiver of alerts does with a message: it mostly takes it, unless there is ``trouble``."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self.trouble = False
+
+    async def __call__(self) -> int | None:
+        draw = self._chance.random() * (0.3 if self.trouble else 2.0)
+        if draw < 0.1:
+            return 500
+        if draw < 0.15:
+            return None
+        if draw < 0.2:
+            await asyncio.sleep(0.5)
+            return 200
+        if draw < 0.3:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HANGS):
+                    while self.trouble:
+                        await asyncio.sleep(0.1)
+            return None
+        return 200

@@ -8,13 +8,17 @@ import signal
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
+from datetime import timedelta
 from typing import Any
 
 import httpx
 
-from tests.faults.ledger import Row
-from tests.processes.conftest import Installation
+from api.cli.token import issue_token
+from infra.installation import settings_for
+from tests.faults.accounts import Row
+from tests.faults.alerts import IncidentRow
+from tests.processes.conftest import TENANT, Installation
 
 LEASE = 3
 """Seconds; the least that a job may ask for."""
@@ -104,6 +108,46 @@ async def rows_of(installation: Installation, job: str) -> list[Row]:
         rows += [Row.of(item) for item in page["items"]]
         if (cursor := page["next_cursor"]) is None:
             return rows
+
+
+async def letters_of(installation: Installation, job: str | None = None) -> list[dict[str, Any]]:
+    """The dead letters that are open or being redriven."""
+    letters: list[dict[str, Any]] = []
+    query = {"limit": 200} | ({"job": job} if job else {})
+    while True:
+        answer = await ask(installation, "GET", "/dead-letters", params=query)
+        assert answer.status_code == 200, answer.text
+        page = answer.json()
+        letters += page["items"]
+        if page["next_cursor"] is None:
+            return letters
+        query["cursor"] = page["next_cursor"]
+
+
+async def tell_alerts_to(installation: Installation, url: str) -> None:
+    """The tenant's own alert URL; workers know it ten seconds later at most."""
+    scope, ttl = "tenant:write", timedelta(minutes=5)
+    token = issue_token(
+        settings_for(installation.data_dir), tenant=TENANT, scope=scope, subject="tester", ttl=ttl
+    )
+    headers = {"authorization": f"Bearer {token}"}
+    answer = await ask(installation, "PATCH", "/tenant", json={"alert_url": url}, headers=headers)
+    assert answer.status_code == 200, answer.text
+
+
+def incidents_of(installation: Installation) -> list[IncidentRow]:
+    """Each incident there ever was: the API lists the open ones only."""
+    read_only = f"file:{installation.data_dir / 'carillon.db'}?mode=ro"
+    with closing(sqlite3.connect(read_only, uri=True, timeout=10)) as database:
+        found = database.execute(
+            "SELECT id, kind, job, notice, recovery_notice, recovered_at IS NOT NULL FROM incidents"
+            " WHERE tenant = ?",
+            [TENANT],
+        ).fetchall()
+    return [
+        IncidentRow(id_, kind, job, notice, recovery, bool(recovered))
+        for id_, kind, job, notice, recovery, recovered in found
+    ]
 
 
 def planned(anchor: float, every: int, until: float) -> list[float]:

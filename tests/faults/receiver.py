@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -11,7 +12,8 @@ from typing import Self
 import aiohttp
 from aiohttp import web
 
-from tests.faults.ledger import Visit
+from tests.faults.accounts import Visit
+from tests.faults.alerts import Message
 
 OK = 200
 
@@ -113,6 +115,14 @@ class Callback:
 Manner = Callable[[Caller], Awaitable[web.StreamResponse]]
 
 
+Alerted = Callable[[], Awaitable[int | None]]
+"""What becomes of a message: the status it is answered with; None: the connection goes instead."""
+
+
+async def take() -> int | None:
+    return OK
+
+
 async def answer_ok(caller: Caller) -> web.StreamResponse:
     return caller.answer()
 
@@ -124,6 +134,8 @@ class Receiver:
     visits: list[Visit] = field(default_factory=list)
     manners: dict[str, Manner] = field(default_factory=dict)
     """By job; :func:`answer_ok` where there is none."""
+    messages: list[Message] = field(default_factory=list)
+    alerted: Alerted = take
     port: int = 0
     _runner: web.AppRunner | None = None
     _moved: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -144,6 +156,7 @@ class Receiver:
         self._client = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10))
         app = web.Application()
         app.router.add_route("*", "/{job}", self._receive)
+        app.router.add_post("/alerts/all", self._alert)
         self._runner = web.AppRunner(
             app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True, keepalive_timeout=30
         )
@@ -162,6 +175,10 @@ class Receiver:
 
     def target(self, job: str) -> dict[str, str]:
         return {"type": "http", "url": f"http://127.0.0.1:{self.port}/{job}"}
+
+    @property
+    def alert_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/alerts/all"
 
     def at(self, job: str) -> list[Visit]:
         return [visit for visit in self.visits if visit.job == job]
@@ -198,6 +215,18 @@ class Receiver:
             if visit.end is None and not caller.accepted:  # the client has gone
                 visit.end = time.time()
             await asyncio.shield(asyncio.ensure_future(self._tell()))
+
+    async def _alert(self, request: web.Request) -> web.StreamResponse:
+        start, body = time.time(), json.loads(await request.read())
+        message = Message(request.headers["webhook-id"], body, start)
+        self.messages.append(message)
+        status = await self.alerted()
+        if status is None:
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response()
+        message.status = status
+        return web.Response(status=status)
 
     async def _tell(self) -> None:
         async with self._moved:

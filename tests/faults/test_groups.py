@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from rich.console import Console
 
-from tests.faults.ledger import NOT_RUN
+from tests.faults.accounts import NOT_RUN
 from tests.faults.processes import kill, until_started
 from tests.faults.receiver import Caller, Receiver
 from tests.faults.watched import Watched

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.faults.ledger import Balance, Visit
+from tests.faults.accounts import Balance, Visit
 from tests.faults.processes import LEASE, kill, pids, send, until_started
 from tests.faults.receiver import Callback, Caller, Receiver
 from tests.faults.watched import Watched
