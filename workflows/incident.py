@@ -16,7 +16,7 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from workflows.contracts import names
-    from workflows.contracts.incident import NOTIFY_FOR, IncidentState, IncidentWord, Message, Notification
+    from workflows.contracts.incident import NOTIFY_FOR, IncidentState, IncidentWord, Message
     from workflows.domain import incident_state
 
 TRY_WITHIN = timedelta(seconds=30)
@@ -77,7 +77,7 @@ class IncidentWorkflow:
         since = incident.opened_at if message == "opened" else incident.recovered_at or incident.last_at
         call = workflow.start_activity(
             names.NOTIFY_ACTIVITY,
-            Notification(message=message, incident=incident),
+            incident_state.notification(self.state, message),
             result_type=str,
             start_to_close_timeout=TRY_WITHIN,
             schedule_to_close_timeout=max(since + NOTIFY_FOR - workflow.now(), LEAST_LEFT),

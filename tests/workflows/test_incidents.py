@@ -19,7 +19,9 @@ from infra.signing import tenant_signing_secret
 from tests.fleet import TENANT, Fleet, fresh
 from tests.sink import Sink
 from tests.workflows.asking import answers
+from workflows.contracts import names
 from workflows.contracts.incident import OPEN_A_TENANT, Incident, IncidentWord
+from workflows.domain import incident_state
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 ALERTS = "/alerts"
@@ -102,6 +104,26 @@ async def test_an_incident_is_one_message_and_its_recovery_another(alerted: Flee
     }  # fmt: skip
     assert (told[2]["count"], told[2]["key"]) == (2, "acme/x:1")
     assert told[2]["recovered_at"] == (NOW + timedelta(seconds=9)).isoformat().replace("+00:00", "Z")
+
+
+async def test_a_message_that_was_tried_before_is_not_reworded(alerted: Fleet, sink: Sink) -> None:
+    """A history that has grown long goes on with the message it was at, whatever was heard since."""
+    job = fresh("reworded")
+    state = incident_state.begun(word(job))
+    tried = incident_state.notification(state, "opened")
+    incident_state.hear(state, word(job, 5))
+    assert incident_state.notification(state, "opened") == tried
+    await alerted.client.start_workflow(
+        names.INCIDENT_WORKFLOW, state, id=f"incident/{TENANT}/dead_letter/{job}", task_queue=names.MAIN_QUEUE
+    )
+    await row(alerted, job, lambda found: found.notice == "delivered")
+    await tell(alerted.client, word(job, 9, opens=False))
+    await row(alerted, job, lambda found: found.recovery_notice == "delivered")
+    told = messages(sink, alerted, job)
+    assert [(one["type"], one["count"], one["detail"]) for one in told] == [
+        ("incident.opened", 1, "open at 0"),
+        ("incident.recovered", 2, "over at 9"),
+    ]
 
 
 async def test_its_page_says_where_it_stands(alerted: Fleet) -> None:

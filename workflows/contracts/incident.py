@@ -98,6 +98,8 @@ class IncidentState(Contract):
     """It opened again before everything was told and recorded of the one before."""
     unstored: list[Incident] = []
     """Rows that the database does not have yet, oldest first; one an incident."""
+    telling: Incident | None = None
+    """The incident as the message under way tells of it: every try is the same, also in a later history."""
 
 
 class Notification(Contract):

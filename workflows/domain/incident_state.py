@@ -15,6 +15,7 @@ from workflows.contracts.incident import (
     IncidentWord,
     Message,
     Notice,
+    Notification,
 )
 from workflows.contracts.names import incident_id
 
@@ -82,9 +83,16 @@ def owed(incident: Incident) -> Message | None:
     return "recovered" if incident.recovery_notice == "pending" else None
 
 
+def notification(state: IncidentState, message: Message) -> Notification:
+    """What is to be sent: of a message that is under way the same as before, whatever was heard since."""
+    if state.telling is None:
+        state.telling = state.incident
+    return Notification(message=message, incident=state.telling)
+
+
 def told(state: IncidentState, message: Message, notice: Notice, at: datetime) -> None:
     """A message has come to its end."""
-    incident = state.incident
+    incident, state.telling = state.incident, None
     if message == "recovered":
         change(state, recovery_notice=notice)
     elif notice == "repeated":
