@@ -13,7 +13,7 @@ from tests.faults.watched import Filling, Watched
 BEFORE = 20
 """Occurrences of the schedule that lie before the job was created."""
 FEW = 3
-"""Occurrences of a backfill, at most."""
+"""Occurrences of a backfill, dead letters redriven one by one, or jobs of which all are: at most so many."""
 
 
 class Asking:
@@ -82,12 +82,13 @@ class Asking:
 
     async def _redrive(self) -> None:
         if letters := await self._watched.letters():
-            status = await self._watched.redrive(self._chance.choice(letters), self._name("redriven"))
-            assert status in (202, 404, 409), status
+            for letter in self._chance.sample(letters, min(FEW, len(letters))):
+                status = await self._watched.redrive(letter, self._name("redriven"))
+                assert status in (202, 404, 409), status
 
     async def _redrive_all(self) -> None:
-        if letters := await self._watched.letters():
-            job = self._chance.choice(sorted({one["job"] for one in letters}))
+        jobs = sorted({one["job"] for one in await self._watched.letters()})
+        for job in self._chance.sample(jobs, min(FEW, len(jobs))):
             await self._watched.redrive_all(job, self._name("redrive"))
 
     async def _rerun(self) -> None:

@@ -67,7 +67,7 @@ KINDS = (
         group="twins",
         fillable=False,
     ),
-    Kind("brittle", 1, True, {"retry": {"max_attempts": 1}, **grace(3)}, fillable=False),
+    Kind("brittle", 1, True, {"timeout": 1, "retry": {"max_attempts": 1}, **grace(3)}, fillable=False),
     Kind("callback", 3, True, {"completion": "callback", "timeout": 12, **grace(10)}, fillable=False),
 )
 
