@@ -21,12 +21,11 @@ from aiohttp import (
     ClientTimeout,
     ConnectionTimeoutError,
     DummyCookieJar,
-    TCPConnector,
 )
-from aiohttp.client_proto import ResponseHandler
 
 from activities.targets.address import Network
 from activities.targets.answer import Excerpt
+from activities.targets.answering import HEAD_BYTES, Answering, Connector
 from activities.targets.body import encode_body
 from activities.targets.delivery import Answer, Delivery, ErrorKind
 from activities.targets.head import Head, NoticeHead, SignedHead
@@ -53,8 +52,9 @@ IDLE_S = 1.0
 """How long an idle connection stays. Long enough for a burst to one host; servers close idle
 connections after two seconds or more, and a request must not meet that."""
 _BUFFER_BYTES = 16 * 1024
-_HEADER_BYTES = 8190
-_HEADERS = 100
+_HEADER_BYTES = 64 * 1024
+_HEADERS = HEAD_BYTES // 32
+"""So many at least fit; the bytes are the bound."""
 
 
 class HttpSender:
@@ -79,9 +79,9 @@ class HttpSender:
         self._now = now
         self._system_lookup = SystemLookup()
         self._resolver = CheckedResolver(lookup or self._system_lookup, allow_networks)
-        self._used: WeakSet[ResponseHandler] = WeakSet()
+        self._used: WeakSet[Answering] = WeakSet()
         self._session = ClientSession(
-            connector=TCPConnector(
+            connector=Connector(
                 resolver=PinnedResolver(),
                 use_dns_cache=False,
                 limit=0,

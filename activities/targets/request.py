@@ -14,11 +14,11 @@ from datetime import datetime
 from weakref import WeakSet
 
 from aiohttp import ClientError, ClientHandlerType, ClientRequest, ClientResponse
-from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.http import StreamWriter
 
 from activities.targets.address import parse_resolved
+from activities.targets.answering import Answering
 from activities.targets.head import SignedHead
 
 
@@ -52,7 +52,7 @@ class Shot:
         *,
         before_write: Callable[[], None],
         now: Callable[[], datetime],
-        used: WeakSet[ResponseHandler],
+        used: WeakSet[Answering],
     ) -> None:
         self._head = head
         self._addresses = addresses
@@ -80,14 +80,21 @@ class Shot:
     def check(self, connection: Connection) -> None:
         """Refuse a connection that is not open to an address checked for this very send."""
         protocol, transport = connection.protocol, connection.transport
+        assert isinstance(protocol, Answering)
         reused = protocol in self._used
-        if transport is None or transport.is_closing() or (reused and _is_readable(transport)):
+        if protocol.spoilt and not reused:
+            raise ConnectionLost("the target spoke before it was asked")
+        if (
+            protocol.spoilt
+            or transport is None
+            or transport.is_closing()
+            or (reused and _is_readable(transport))
+        ):
             raise _Stale if reused else ConnectionLost("the connection was closed before the request")
         if not self._is_checked(transport.get_extra_info("peername")[0]):
             # A pooled one may lead to an address that the name has left, or that is no longer allowed.
             raise _Stale if reused else RuntimeError("connected to an address that was not checked")
-        if protocol is not None:
-            self._used.add(protocol)
+        self._used.add(protocol)
 
     def _is_checked(self, peer: str) -> bool:
         if peer in self._addresses:
@@ -122,8 +129,9 @@ class OneShotRequest(ClientRequest):
         """
         self.shot.check(conn)
         protocol, transport = conn.protocol, conn.transport
-        assert protocol is not None
+        assert isinstance(protocol, Answering)
         assert transport is not None
+        protocol.expect()
         writer = StreamWriter(protocol, self.loop)
         writer.output_size = self.shot.write(transport)
         protocol.start_timeout()
