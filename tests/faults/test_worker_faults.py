@@ -1,7 +1,7 @@
 """The worker is killed or stands still in the hold, in mid-run, and between the answer and its report.
 
 One blow meets all three: ``held`` is due soon after it, ``flying`` waits for its answer, and ``answered``
-deals it when its own answer has been sent.
+deals it as its own answer is being sent.
 """
 
 from __future__ import annotations
@@ -39,19 +39,22 @@ class Blow:
         [self.worker] = pids(watched.installation, "worker")  # known before, for there is no time then
 
     async def deal(self) -> None:
-        self.at = time.time()
+        """The worker stands still already."""
         if self.freeze is None:
             send(self.worker, signal.SIGKILL)
         else:
-            send(self.worker, signal.SIGSTOP)
             await asyncio.sleep(self.freeze)
             send(self.worker, signal.SIGCONT)
         self.over.set()
 
     async def answered(self, caller: Caller) -> web.StreamResponse:
-        response = await (caller.answer_now() if caller.number == 0 else _plain(caller))
-        if caller.number == 0:
-            await self.deal()
+        """The worker is stopped before the answer leaves, lest it be quick enough to report it."""
+        if caller.number > 0:
+            return caller.answer()
+        self.at = time.time()
+        send(self.worker, signal.SIGSTOP)
+        response = await caller.answer_now()
+        await self.deal()
         return response
 
     async def flying(self, caller: Caller) -> web.StreamResponse:
@@ -60,10 +63,6 @@ class Blow:
             if self.freeze is None:
                 return await caller.hang()
         return caller.answer()
-
-
-async def _plain(caller: Caller) -> web.StreamResponse:
-    return caller.answer()
 
 
 async def struck(watched: Watched, name: str, freeze: float | None) -> tuple[Blow, Balance]:
