@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from api.definitions import parse_definition
 from api.jobs.answers import READ_ONLY, definition_document
 from api.jobs.changes import Changes, Turn
 from api.jobs.merge import merge
-from api.jobs.reading import present_view
+from api.jobs.reading import may_be_over, present_view, view_of
 from api.jobs.refs import Found
 from api.jobs.rules import settle
 from api.preconditions import IfMatch
@@ -24,6 +25,9 @@ from workflows.contracts.names import UPDATE_EDIT
 
 ATTEMPTS = 4
 """How often a patch without If-Match is made again when other processes changed the job meanwhile."""
+SETTLED_WITHIN_S = 1.0
+"""How long an edit waits for a job to see that nothing is left of its schedule."""
+LOOK_AGAIN_S = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +110,25 @@ class Editing:
         request = EditRequest(definition=definition, if_revision=revision, actor=actor)
         changed = await turn.change(UPDATE_EDIT, request, update_id=update_id, now=now)
         after = changed.view.revision
+        settled = await self._settled(turn, changed.view)
         # Others may have changed the job since it was looked at; an edit raises its revision by one.
-        return Edited(changed.view, after if after == view.revision else after - 1)
+        return Edited(settled, after if after == view.revision else after - 1)
+
+    async def _settled(self, turn: Turn, view: JobView) -> JobView:
+        """The job once it knows whether it has anything left to do.
+
+        An edit makes it plan anew, and until it has it says that it is active. Only a job that seems to
+        have no occurrence left is worth the wait; without its word the answer is what it said last.
+        """
+        loop = asyncio.get_running_loop()
+        until = min(turn.until, loop.time() + SETTLED_WITHIN_S)
+        while may_be_over(view, self._clock()) and loop.time() < until:
+            await asyncio.sleep(LOOK_AGAIN_S)
+            seen = await view_of(self._connection, turn.found)
+            if seen is None or seen.revision != view.revision:
+                break
+            view = seen
+        return view
 
 
 def without_identity(document: dict[str, Any], job: str) -> dict[str, Any]:

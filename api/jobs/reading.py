@@ -145,6 +145,13 @@ def row_of_view(tenant: str, view: JobView, now: datetime) -> JobRow:
     )
 
 
+def may_be_over(view: JobView, now: datetime) -> bool:
+    """Whether an active job looks as if it were about to complete: nothing is planned or alive."""
+    if view.status != "active" or view.plan or view.current is not None:
+        return False
+    return not _runs_of_view(view.tenant, view, now, count=1)
+
+
 def _runs_of_view(tenant: str, view: JobView, now: datetime, count: int = 5) -> list[NextRun]:
     if view.status in ("completed", "deleted"):
         return []

@@ -121,10 +121,23 @@ async def test_a_completed_one_off_can_still_be_edited(api: httpx.AsyncClient, s
     job = await eventually(api, "/v1/jobs/done", lambda j: j["status"] == "completed")
     answer = await api.patch("/v1/jobs/done", json={"description": "it ran"})
     assert answer.status_code == 200, answer.text
+    assert (answer.json()["status"], answer.json()["next_runs"]) == ("completed", [])
     document = {**job, "description": "it ran, indeed"}
     put = await api.put("/v1/jobs/done", json=document)
     assert put.status_code == 200, put.text
+    assert put.json()["status"] == "completed"
     assert len(sink.at("/done")) == 1
+
+
+async def test_the_answer_of_an_edit_says_whether_anything_is_left_to_do(
+    api: httpx.AsyncClient, sink: Sink
+) -> None:
+    made = await create(api, sink, "bounded")
+    over = await api.patch("/v1/jobs/bounded", json={"ends_at": made["created_at"]})
+    assert over.status_code == 200, over.text
+    assert over.json()["status"] == "completed"
+    again = await api.patch("/v1/jobs/bounded", json={"ends_at": None})
+    assert again.json()["status"] == "active"
 
 
 async def test_put_creates_replaces_and_heeds_preconditions(api: httpx.AsyncClient, sink: Sink) -> None:
