@@ -39,7 +39,7 @@ from activities.targets.resolver import (
     PinnedResolver,
     SystemLookup,
 )
-from activities.targets.retry_after import parse_retry_after
+from activities.targets.retry_after import first_retry_after
 from activities.targets.url import TargetUrl, UrlError, parse_url
 from activities.targets.verdict import judge
 from infra.signing import tenant_signing_secret
@@ -222,7 +222,7 @@ class HttpSender:
         text = f"answered {_named(response.status)}"
         if verdict.kind == "redirect":
             text += ": redirects are not followed, use the final URL"
-        wait = parse_retry_after(response.headers.get("Retry-After"), now=self._now())
+        wait = first_retry_after(response.headers.getall("Retry-After", ()), now=self._now())
         return progress.end(
             verdict.kind, text, retryable=verdict.retryable, retry_after_s=wait if verdict.retryable else None
         )

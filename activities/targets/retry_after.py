@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 
 MAX_RETRY_AFTER_S = 3600.0
@@ -19,6 +20,12 @@ _FORMS = (
     re.compile(rf"{_SHORT} {_MONTH} (?P<day>[0-9 ][0-9]) {_CLOCK} (?P<year>[0-9]{{4}})"),
 )
 """IMF-fixdate, and the obsolete forms of RFC 850 and of asctime()."""
+
+
+def first_retry_after(texts: Iterable[str], *, now: datetime) -> float | None:
+    """Seconds to wait by the first of the headers that says something sensible: a proxy may add its own."""
+    waits = (parse_retry_after(text, now=now) for text in texts)
+    return next((wait for wait in waits if wait is not None), None)
 
 
 def parse_retry_after(text: str | None, *, now: datetime) -> float | None:

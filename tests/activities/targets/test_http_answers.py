@@ -111,6 +111,8 @@ async def test_no_redirect_is_followed_with_the_jobs_credentials(
         pytest.param("408 Late", "30", 30.0, id="any-status-that-is-retried"),
         pytest.param("302 Found", "30", None, id="redirect"),
         pytest.param("429 Slow", "soon", None, id="nonsense"),
+        pytest.param("503 Gone", "soon\r\nRetry-After: 6", 6, id="the-first-that-makes-sense"),
+        pytest.param("503 Gone", "7\r\nRetry-After: 6", 7, id="the-first-of-two"),
         pytest.param("400 Bad", "120", None, id="final-anyway"),
         pytest.param("200 OK", "120", None, id="success"),
     ],
