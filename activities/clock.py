@@ -86,6 +86,48 @@ class ServerOffset:
         offset = self.seconds
         return offset is not None and offset > AHEAD_LIMIT.total_seconds()
 
+    @property
+    def is_behind(self) -> bool:
+        """Or both clocks were set back in the last ten minutes, as happens where they are one."""
+        offset = self.seconds
+        return offset is not None and offset < -AHEAD_LIMIT.total_seconds()
+
+
+class RunClock:
+    """The worker's clock as one run reads it: put right by what is proven of it, and by no more.
+
+    A start received before the instant at which the server started it proves that our clock is behind by
+    as much at least. Only the run's own start counts as a proof: where server and worker have one clock,
+    setting it back makes every earlier sample say the same.
+    """
+
+    def __init__(self, clock: Clock, offset: ServerOffset, started: datetime) -> None:
+        """``started``: the server's instant of the run's start, which was received just now."""
+        self._clock = clock
+        self._offset = offset
+        behind = started - clock.now()
+        self._behind = behind if behind > AHEAD_LIMIT else timedelta(0)
+
+    def now(self) -> datetime:
+        """What a run waits by: not after the server's time, unless the worker's clock is set ahead."""
+        return self._clock.now() + self._behind
+
+    def server_now(self) -> datetime:
+        """What a run is judged and recorded by: the best estimate of the server's time."""
+        now, offset = self._clock.now(), self._offset.seconds
+        if offset is None:
+            return now + self._behind
+        if self._offset.is_ahead:
+            return now - timedelta(seconds=offset)
+        # what was proven at the start may have been set right since
+        return now + max(min(self._behind, timedelta(seconds=-offset)), timedelta(0))
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+
+    def elapsed(self) -> float:
+        return self._clock.elapsed()
+
 
 async def sleep_until(clock: Clock, instant: datetime, patience: float) -> bool:
     """Return True when the wall clock has reached ``instant``: never early, whatever is done to it.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from activities.clock import AHEAD_LIMIT, Clock, ServerOffset, sleep_until
+from activities.clock import AHEAD_LIMIT, RunClock, ServerOffset, sleep_until
 from workflows.contracts.attempt import AttemptInput
 
 HOLD_SLACK = timedelta(seconds=5)
-"""A hold longer than the limit and this means that a clock was set back."""
+"""A hold longer than the limit, or than it was to be, and this means that a clock was set back."""
 WAKE_SLACK = timedelta(seconds=1)
 """A run that was held for its instant is not late by the moment that waking up takes."""
 
@@ -25,7 +25,7 @@ class Ended(Exception):
 class Wait:
     """Every method but :attr:`is_over` raises Ended for a run that cannot wait here any longer."""
 
-    def __init__(self, inp: AttemptInput, clock: Clock, hold_limit: timedelta) -> None:
+    def __init__(self, inp: AttemptInput, clock: RunClock, hold_limit: timedelta) -> None:
         self._inp = inp
         self._clock = clock
         self._longest = hold_limit + HOLD_SLACK
@@ -44,7 +44,8 @@ class Wait:
 
     async def sleep_until(self, instant: datetime) -> None:
         """Never early; a hold that turns out longer than it can be means the clock was set back."""
-        if not await sleep_until(self._clock, instant, self._begun + self._longest.total_seconds()):
+        patience = self._begun + (self.time + HOLD_SLACK).total_seconds()
+        if not await sleep_until(self._clock, instant, patience):
             raise self._clock_behind()
         self.refuse_clock_set_ahead()
 
@@ -55,13 +56,16 @@ class Wait:
             raise Ended("returned", reason="clock_ahead")
 
     def refuse_late(self, deliveries: int) -> None:
-        """Tested where the run may be due for the first time: at the start, and after each sleep."""
+        """Tested where the run may be due for the first time: at the start, and after each sleep.
+
+        By the server's time: a worker whose clock runs ahead must not pass over what is on time.
+        """
         bound = self._inp.not_after
         if bound is None or deliveries > 0:
             return
         if self.time > timedelta(0):
             bound = max(bound, self._inp.fires_at + WAKE_SLACK)
-        if self._clock.now() > bound:
+        if self._clock.server_now() > bound:
             raise Ended("late")
 
     @property

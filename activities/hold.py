@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from temporalio import activity
 
 from activities.callback import NO_PUBLIC_URL, TAKEN_OVER, begun_at, claims_of
+from activities.clock import RunClock
 from activities.due import Ended, Wait
 from activities.fence import START_COUNTS_FOR, Passed
 from activities.lease import Lease
@@ -65,10 +66,10 @@ class Hold:
         self.handed_over: CallbackClaims | None = None
         """The target has taken the run over, with these."""
         self._places = places
-        self._clock = places.clock
+        self._clock = clock = RunClock(places.clock, places.offset, info.started_time)
         self._info = info
-        self._wait = Wait(inp, places.clock, places.hold_limit)
-        self._lease = Lease(inp, info, places, self._wait.time)
+        self._wait = Wait(inp, clock, places.hold_limit)
+        self._lease = Lease(inp, info, places, clock, self._wait.time)
         self._stop: tuple[str, str] | None = None
         inherited = inherit(inp, info)
         self.deliveries, self.reaps = inherited.deliveries, inherited.reaps
@@ -215,18 +216,18 @@ class Hold:
     def _turnstile_patience(self) -> float | None:
         if self._wait.time <= timedelta(0):
             return None
-        waited = (self._clock.now() - self.inp.fires_at).total_seconds()
+        waited = (self._clock.server_now() - self.inp.fires_at).total_seconds()
         return max(TURNSTILE_WAIT.total_seconds() - waited, TURNSTILE_AGAIN)
 
     async def _fire(self) -> Answer:
         inp, clock = self.inp, self._clock
         if self._by_callback and self._places.callbacks is None:
-            self._tried_at = clock.now()
+            self._tried_at = clock.server_now()
             return Answer(outcome="failed", error=NO_PUBLIC_URL)
         while True:
             if not self._lease.fence_holds():
                 await self._pass_fence()
-            self._tried_at = clock.now()
+            self._tried_at = clock.server_now()
             left = self._time_left()
             if left <= timedelta(0):
                 return Answer(outcome="timed_out", error="max_duration is used up", error_kind="timeout")
@@ -245,7 +246,7 @@ class Hold:
             raise asyncio.CancelledError
         if not self._lease.fence_holds():
             raise _StaleFence
-        now = self._clock.now()
+        now = self._clock.server_now()
         self.fired = True
         self._fired_at = now
         self.deliveries += 1
@@ -272,7 +273,7 @@ class Hold:
         """What is left of ``max_duration``, which counts from the first firing of the execution."""
         if self.started_at is None:
             return self.inp.definition.max_duration
-        return self.started_at + self.inp.definition.max_duration - self._clock.now()
+        return self.started_at + self.inp.definition.max_duration - self._clock.server_now()
 
     # -- fence and lease ---------------------------------------------------------------------------
 
@@ -306,7 +307,7 @@ class Hold:
             started_at=self.started_at,
             lateness_ms=self.lateness_ms,
             worker=self._places.worker,
-            at=self._clock.now(),
+            at=self._clock.server_now(),
             unfenced=self._info.attempt == 1 and self._wait.time <= START_COUNTS_FOR,
         )
 
@@ -370,7 +371,7 @@ class Hold:
                 "started_at": self.started_at,
                 "fired_at": self._fired_at or self._tried_at,
                 "lateness_ms": self.lateness_ms,
-                "ended_at": self._clock.now(),
+                "ended_at": self._clock.server_now(),
                 "worker": self._places.worker,
                 "tzdata": self._places.tzdata,
                 **more,

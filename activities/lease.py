@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from temporalio import activity
 
+from activities.clock import Clock
 from activities.fence import START_COUNTS_FOR, Passed
 from workflows.contracts.attempt import AttemptInput, HeartbeatDetails
 
@@ -21,12 +22,14 @@ BEAT_WITHOUT_COMMANDS = 1.0
 
 
 class Lease:
-    def __init__(self, inp: AttemptInput, info: activity.Info, places: Places, hold_time: timedelta) -> None:
+    def __init__(
+        self, inp: AttemptInput, info: activity.Info, places: Places, clock: Clock, hold_time: timedelta
+    ) -> None:
         """``hold_time``: from now until the run is due, zero if it is."""
         self._inp = inp
         self._info = info
         self._places = places
-        self._clock = places.clock
+        self._clock = clock
         self._hold_time = hold_time
         self._length = inp.definition.heartbeat_timeout
         self._begun = self._clock.elapsed()

@@ -1,4 +1,7 @@
-"""A host whose clock runs ahead of the server's: told once, and again when it does not any more."""
+"""A host whose clock runs ahead of the server's: told once, and again when it does not any more.
+
+One that runs behind makes no run early and, once a start has proven it, none late; that is logged.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,7 @@ class ClockWatch:
         self._told: bool | None = None
         """What was told last. The first look tells in any case: the process before may have told
         otherwise."""
+        self._was_behind = False
 
     async def run(self) -> None:
         while True:
@@ -44,6 +48,7 @@ class ClockWatch:
 
     async def look(self) -> None:
         """Tell what has changed; with the server away, at the next look."""
+        self._log_behind()
         seconds, ahead = self._offset.seconds, self._offset.is_ahead
         if seconds is None or ahead == self._told:
             return
@@ -68,3 +73,18 @@ class ClockWatch:
             log.warning("what this host's clock does was not told: %s", error)
         else:
             self._told = ahead
+
+    def _log_behind(self) -> None:
+        seconds, behind = self._offset.seconds, self._offset.is_behind
+        if seconds is None or behind == self._was_behind:
+            return
+        self._was_behind = behind
+        if behind:
+            log.warning(
+                "the clock of %s is %.1f s behind the Temporal server's, or both were set back by as much "
+                "within ten minutes: set it right",
+                self._host,
+                -seconds,
+            )
+        else:
+            log.warning("the clock of %s is not behind the Temporal server's any more", self._host)

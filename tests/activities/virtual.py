@@ -55,6 +55,10 @@ class VirtualClock:
     def now(self) -> datetime:
         return self.true_now() + SECOND * self._skew(self.passed)
 
+    def set(self, skew: Skew) -> None:
+        """Somebody sets the wall clock."""
+        self._skew = skew
+
     def elapsed(self) -> float:
         return self._elapsed
 
@@ -172,7 +176,7 @@ class Worker:
         self.fences = ScriptedFences(self.clock, fences)
         self.target = Target(self.clock)
         self.recorder = Recorder()
-        offset = ServerOffset(self.clock)
+        self.offset = offset = ServerOffset(self.clock)
         if server_behind is not None:
             offset.measured(SECOND * server_behind)
         self.attempts = Attempts(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.clock import ServerOffset
@@ -51,3 +52,25 @@ async def test_a_clock_that_runs_ahead_is_told_once_and_so_is_its_end() -> None:
     }
     assert "90.0 s ahead" in words[1].detail
     assert {word.at for word in words} == {NOON}
+
+
+async def test_a_clock_that_runs_behind_is_logged_once_and_so_is_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    behind_by = 0.2
+    clock, told = VirtualClock(lambda _: -behind_by), Told()
+    offset = ServerOffset(clock)
+    offset.measured(timedelta(seconds=-behind_by))
+    watch = ClockWatch(offset, "host-1", tell=told, now=clock.now)
+    await watch.look()
+    assert caplog.messages == []
+    behind_by = 40.0
+    await watch.look()
+    await watch.look()
+    [behind] = caplog.messages
+    assert "host-1 is 40.0 s behind" in behind
+    behind_by = 0.0
+    await watch.look()
+    await watch.look()
+    assert len(caplog.messages) == 2
+    assert [word.open for word in told.words] == [False], "it is no incident"
