@@ -137,5 +137,6 @@ async def sleep_until(clock: Clock, instant: datetime, patience: float) -> bool:
     while (left := (instant - clock.now()).total_seconds()) > 0:
         if clock.elapsed() > patience:
             return False
-        await clock.sleep(left if left <= FINAL_STEP else min(left - FINAL_STEP / 2, 10 * FINAL_STEP))
+        step = left if left <= FINAL_STEP else min(left - FINAL_STEP / 2, 10 * FINAL_STEP)
+        await clock.sleep(min(step, max(patience - clock.elapsed(), FINAL_STEP)))
     return True

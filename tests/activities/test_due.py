@@ -77,6 +77,14 @@ async def test_a_run_held_by_a_clock_that_is_set_right_gets_a_new_start(offset: 
     assert (report.reason, worker.target.written) == ("clock_ahead", [])
 
 
+async def test_a_run_held_by_a_clock_that_is_set_back_is_given_back_soon_after_its_instant() -> None:
+    """For a new start, which proves where the clock is now; a little is worth waiting for."""
+    worker = Worker(attempt(20), clock=VirtualClock(after(1, -40)))
+    report = await worker.report()
+    assert (report.reason, worker.target.written) == ("clock_behind", [])
+    assert 25 <= worker.clock.passed <= 27
+
+
 async def test_a_run_in_flight_while_its_clock_is_set_right_ends_when_it_did() -> None:
     worker = Worker(attempt(39), clock=VirtualClock(after(5, 40)), server_behind=-40)
     worker.target.takes = 10
