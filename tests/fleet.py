@@ -215,6 +215,7 @@ class Fleet:
             cursor=accepted,
             runs_errands=True,
             minds_beside=True,
+            keeps_overdue=True,
             **state_fields,
         )
         handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(

@@ -50,7 +50,7 @@ class Beside(Changing):
         if len(self._unsure_runs()) >= UNSURE_MAX or not self._can_be_kept(run):
             return False
         job_sources.set_beside(run)
-        row = job_sources.beside_row(state, run)
+        row = job_sources.beside_row(state, run, workflow.now())
         state.beside = [*state.beside, row]
         self._starting.add(row.key)
         try:

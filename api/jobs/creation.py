@@ -212,6 +212,7 @@ def initial_state(reserved: StoredJob, *, paused: bool) -> JobState:
         pause=Pause(since=accepted, reason="created paused", by=reserved.created_by) if paused else None,
         runs_errands=True,
         minds_beside=True,
+        keeps_overdue=True,
     )
 
 

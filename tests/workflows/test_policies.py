@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from statistics import median
+from typing import Any
 
 import pytest
 from aiohttp import web
 
 from tests.fleet import Fleet, fresh
 from tests.sink import Arrival, Sink
-from tests.workflows.asking import ended, seen, stored, told
+from tests.workflows.asking import Job, ended, seen, stored, told
 from tests.workflows.slow import EVERY, SLACK, TAKES, Slow, after_due, by_slot, create, due, slots
 
 WAITS = True
@@ -60,6 +61,47 @@ async def test_queue_drops_the_oldest_when_it_is_full(fleet: Fleet, sink: Sink) 
     assert slots(arrivals) == [0, 2]
     rows = await stored(fleet, job, lambda rows: any(row.outcome == "skipped" for row in rows))
     assert told([row for row in rows if row.outcome == "skipped"]) == [("skipped", "queue_full", 1)]
+
+
+@pytest.mark.parametrize("grace", [2, 90])
+async def test_queue_catches_up_with_all_that_fell_due_while_nobody_worked(
+    fleet: Fleet, sink: Sink, grace: int
+) -> None:
+    """More than are planned at a time: each once, in order, whether they are within their grace or not."""
+    slow = Slow(seconds=0.02)
+    path, job, all_due = await overdue(fleet, sink, slow, "queue", grace, max_queued=2)
+    found = await seen(job, lambda found: found.status == "completed", within=90)
+    assert (found.stats.succeeded, found.stats.skipped, found.stats.missed) == (len(all_due), 0, 0)
+    assert [due(one) for one in sink.at(path)] == all_due
+    assert slow.most == 1
+
+
+@pytest.mark.parametrize("grace", [2, 90])
+async def test_allow_catches_up_with_all_of_them_side_by_side(fleet: Fleet, sink: Sink, grace: int) -> None:
+    slow = Slow(seconds=0.5)
+    path, job, all_due = await overdue(fleet, sink, slow, "allow", grace, max_queued=2, limit=3)
+    found = await seen(job, lambda found: found.status == "completed" and not found.beside, within=90)
+    assert (found.stats.succeeded, found.stats.skipped, found.stats.missed) == (len(all_due), 0, 0)
+    assert sorted(due(one) for one in sink.at(path)) == all_due
+    assert slow.most in (2, 3)
+
+
+async def overdue(
+    fleet: Fleet, sink: Sink, slow: Slow, policy: str, grace: int, **concurrency: Any
+) -> tuple[str, Job, list[datetime]]:
+    """A job each second that fell due sixty times, all of which it is to catch up with."""
+    name, now, count = fresh(policy), datetime.now(UTC).replace(microsecond=0), 60
+    sink.answers[f"/{name}"] = slow.answer
+    began = now - timedelta(seconds=count)
+    definition = {
+        "schedule": {"every": 1, "anchor": began.isoformat()},
+        "ends_at": now.isoformat(),
+        "concurrency": {"policy": policy, **concurrency},
+        "catch_up": {"policy": "all", "grace": grace},
+        "target": {"url": sink.url(f"/{name}")},
+    }
+    job = await fleet.create(name, definition, cursor=began)
+    return f"/{name}", job, [began + timedelta(seconds=n) for n in range(1, count + 1)]
 
 
 async def test_replace_starts_each_on_time_and_breaks_off_the_one_before(fleet: Fleet, sink: Sink) -> None:

@@ -55,6 +55,8 @@ class RunState(Contract):
     """Number of the backfill it belongs to."""
     lost_leases: int = 0
     """Reaps of this execution that an incident has been told of."""
+    waited_until: Instant | None = None
+    """When it left the line in which it stood behind a run of its own job."""
     overran: bool = False
     """Its holder may have told of the occurrences that it was in the way of."""
 
@@ -89,6 +91,10 @@ class BesideRun(ExecutionRow):
     backfill: int | None = None
     unsure: RunState | None = None
     """Set: it is not known whether its workflow was started, which is started with this until it is."""
+    begun_at: Instant | None = None
+    """When the job began it; not told by histories that 0.2.0 began."""
+    waited_until: Instant | None = None
+    """When it left the line in which it stood behind a run of its own job."""
     stop: str | None = None
     """Why it is to be stopped as soon as it is sure."""
 
@@ -156,6 +162,9 @@ class JobState(Contract):
     minds_beside: bool = False
     """Set from the beginning; histories that 0.2.0 began take a run beside the loop whose start was not
     confirmed for not started, and do not ask after one that is silent for long."""
+    keeps_overdue: bool = False
+    """Set from the beginning; in histories that 0.2.0 began, what was overdue before a run started counts to
+    ``max_queued`` under ``catch_up`` ``all`` too."""
     open_letters: list[str] = []
     """Keys of the job's open dead letters, oldest first."""
     reruns: list[str] = []

@@ -65,6 +65,8 @@ class PlanInput(Contract):
     the newest ``queue`` of them, are not late, however long that took."""
     blocked_until: Instant | None = None
     """When that ended; what falls due from then on stands behind the line. None: now."""
+    overdue_first: bool = False
+    """What fell due before ``blocked_since`` and is not missed runs before the line is set up."""
     queue: int = 0
     """How many occurrences may wait in line (the policies ``queue``, ``allow`` and ``replace``)."""
     remaining: int | None = None
@@ -86,6 +88,8 @@ class Plan(Contract):
     dropped: Stretch | None = None
     """Behind ``missed``: they waited in line, and newer ones took all the room there is."""
     cursor: Instant
+    before_line: bool = False
+    """All of these run before the line, which is set up by a later plan."""
     exhausted: bool = False
     """No occurrence follows the last one given here, ever."""
     tzdata: str = ""

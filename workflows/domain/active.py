@@ -44,6 +44,7 @@ def of_loop(run: RunState, ended_at: datetime | None = None) -> ActiveRun:
         fires_at=run.occurrence.fires_at,
         started_at=min(began, default=run.fires_at),
         ended_at=ended_at,
+        waited_until=run.waited_until,
     )
 
 
@@ -53,7 +54,8 @@ def beside(state: JobState) -> list[ActiveRun]:
         ActiveRun(
             planned=is_planned(row.trigger),
             fires_at=row.fires_at,
-            started_at=max(row.started_at or row.fires_at, row.fires_at),
+            started_at=max(row.started_at or row.begun_at or row.fires_at, row.fires_at),
+            waited_until=row.waited_until,
         )
         for row in state.beside
         if not row.forced

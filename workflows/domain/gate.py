@@ -40,6 +40,8 @@ class ActiveRun:
     fires_at: datetime
     started_at: datetime
     ended_at: datetime | None = None
+    waited_until: datetime | None = None
+    """When it left the line in which it stood behind another run of its job."""
 
     def meets(self, due: datetime) -> bool:
         """It was active at ``due``."""

@@ -27,7 +27,7 @@ def begin_planned(state: JobState, due: PlannedOccurrence, now: datetime) -> Run
         scheduled_time=due.scheduled_time,
         fires_at=due.fires_at,
     )
-    return _begin(state, occurrence, not_after=due.not_after)
+    return _begin(state, occurrence, not_after=due.not_after, waited_until=now if due.waited else None)
 
 
 def begin_manual(state: JobState, manual: ManualRun) -> RunState:
@@ -178,7 +178,8 @@ def set_beside(run: RunState) -> None:
     run.run_number = 0
 
 
-def beside_row(state: JobState, run: RunState) -> BesideRun:
+def beside_row(state: JobState, run: RunState, now: datetime | None = None) -> BesideRun:
+    """``now``: when the run is begun."""
     return BesideRun(
         key=run.occurrence.key,
         scheduled_time=run.occurrence.scheduled_time,
@@ -190,4 +191,6 @@ def beside_row(state: JobState, run: RunState) -> BesideRun:
         forced=run.forced,
         name=names.run_name(run.occurrence.key, run.first_attempt, run.backfill),
         backfill=run.backfill,
+        begun_at=now if state.keeps_overdue else None,
+        waited_until=run.waited_until,
     )

@@ -69,6 +69,7 @@ def plan_input(state: JobState, now: datetime) -> PlanInput:
         late_until=state.late_until,
         blocked_since=state.blocked_since,
         blocked_until=state.blocked_until,
+        overdue_first=overlap.overdue_first(state),
         queue=overlap.room(definition.concurrency),
         remaining=None if definition.max_runs is None else definition.max_runs - state.scheduled_runs,
     )
@@ -92,7 +93,10 @@ def adopt(state: JobState, plan: Plan, now: datetime) -> None:
     state.plan_exhausted = plan.exhausted and (state.definition.max_runs is None or not plan.occurrences)
     # Never downwards: while workers of two releases plan in turn, the newer rule stands.
     state.planned_at, state.tzdata, state.hints = now, max(state.tzdata, plan.tzdata), plan.hints
-    state.passed_until = state.late_until = state.blocked_until = None
+    state.passed_until = state.late_until = None
+    if plan.before_line:
+        return
+    state.blocked_until = None
     if not any(due.waited for due in state.plan) or state.definition.concurrency.policy == "forbid":
         state.blocked_since = None
 

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from workflows.contracts.definition import Concurrency
 from workflows.contracts.job import SERVED_KEPT, JobState
+from workflows.domain import active as active_runs
 from workflows.domain import job_records
 from workflows.domain.gate import ActiveRun
 
 _TICK = timedelta(microseconds=1)
+_AT_ONCE = timedelta(seconds=5)
+"""What stands in line starts so soon after the run before it; else there was no worker."""
 
 
 def room(concurrency: Concurrency) -> int:
@@ -33,14 +37,29 @@ def settle(state: JobState, active: ActiveRun, ended_at: datetime) -> None:
     if state.definition.concurrency.policy == "forbid":
         _skip(state, active, ended_at)
     else:
-        line_up(state, active.started_at, ended_at)
+        line_up(state, active.started_at, ended_at, [active, *active_runs.beside(state)])
 
 
-def line_up(state: JobState, since: datetime, now: datetime) -> None:
+def overdue_first(state: JobState) -> bool:
+    """What fell due while nothing ran it waits apart from the line: it does not count to ``max_queued``.
+
+    Only where every occurrence is to be caught up; else the newest are what matters of an outage.
+    """
+    definition = state.definition
+    orderly = definition.concurrency.policy in ("queue", "allow")
+    return orderly and definition.catch_up.policy == "all" and state.keeps_overdue
+
+
+def line_up(state: JobState, since: datetime, now: datetime, active: Sequence[ActiveRun]) -> None:
     """Keep in line what fell due before ``now`` and waits, since ``since``, by the job's own doing.
 
     It cannot come too late. Where there is no room for all, the oldest are skipped.
     """
+    if overdue_first(state) and not (state.plan and state.plan[0].fires_at >= now):
+        counted_since = _counted_since(state, active)
+        if counted_since is None or _keep_overdue(state, counted_since, now):
+            return
+        since = counted_since
     if not state.plan:
         if not state.plan_exhausted:  # dropped meanwhile: the planner knows what fell due
             _leave_line_to_planner(state, since, now)
@@ -63,6 +82,40 @@ def line_up(state: JobState, since: datetime, now: datetime) -> None:
         state.cursor = max(state.cursor, dropped[-1].scheduled_time)
         stretch = job_records.stretch_of(dropped)
         job_records.record_stretch(state, stretch, "skipped", reason(concurrency), now)
+
+
+def _counted_since(state: JobState, active: Sequence[ActiveRun]) -> datetime | None:
+    """From when on the line counts: the start of the first run that was in time. None: none was.
+
+    The time in line is the job's own doing, so one that stood in line was in time if it began soon after.
+    """
+    grace, since = state.definition.catch_up.grace, list[datetime]()
+    for run in active:
+        left_line = run.waited_until
+        if not run.planned or run.started_at - (left_line or run.fires_at) <= grace:
+            at_once = left_line is not None and run.started_at - left_line <= _AT_ONCE
+            since.append(left_line if left_line is not None and at_once else run.started_at)
+    return min(since, default=None)
+
+
+def _keep_overdue(state: JobState, since: datetime, now: datetime) -> bool:
+    """Whether there are older ones than the line, which run before it: it is set up when they have.
+
+    They are planned a batch at a time, and of the line nothing is kept but when it began and ended. What
+    stands in an earlier line, from before an outage, stays where it is.
+    """
+    due = [one for one in state.plan if one.fires_at < now]
+    earlier = list(takewhile(lambda one: one.waited, due))
+    overdue = list(takewhile(lambda one: one.fires_at < since and not one.waited, due[len(earlier) :]))
+    if not overdue:
+        return False
+    before_line = [*earlier, *overdue]
+    if len(before_line) < len(due) or (len(due) == len(state.plan) and not state.plan_exhausted):
+        if state.blocked_until is None:  # what it says is of the earlier line
+            state.blocked_since = None
+        state.plan, state.plan_exhausted = before_line, False
+        _leave_line_to_planner(state, min(since, state.blocked_since or since), now)
+    return True
 
 
 def _leave_line_to_planner(state: JobState, since: datetime, now: datetime) -> None:
@@ -132,4 +185,4 @@ def wait_for(state: JobState, active: Sequence[ActiveRun], now: datetime) -> Non
         first = state.plan[0].model_copy(update={"not_after": None, "waited": True})
         state.plan = [first, *state.plan[1:]]
     elif active:
-        line_up(state, min(run.started_at for run in active), now + _TICK)
+        line_up(state, min(run.started_at for run in active), now + _TICK, active)

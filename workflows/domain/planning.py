@@ -44,6 +44,15 @@ def plan(request: PlanInput) -> Plan:
     if (missed_until := _missed_until(request, recurrence, held_up)) is not None:
         missed = _stretch(recurrence, cursor, missed_until, settled)
         cursor = cursor if missed is None else missed.last
+    if request.overdue_first and (ahead := _before_line(request, recurrence, cursor, held_up, settled)):
+        return Plan(
+            occurrences=ahead,
+            passed=passed,
+            missed=missed,
+            cursor=cursor,
+            before_line=True,
+            tzdata=tzdata_version(),
+        )
     if request.queue and held_up is not None:
         dropped = _stretch(recurrence, cursor, later(held_up, -_TICK), settled)
         cursor = cursor if dropped is None else dropped.last
@@ -90,6 +99,22 @@ def _held_up(request: PlanInput, recurrence: Recurrence, cursor: datetime) -> da
             break
         oldest = older
     return oldest
+
+
+def _before_line(
+    request: PlanInput,
+    recurrence: Recurrence,
+    cursor: datetime,
+    held_up: datetime | None,
+    settled: Collection[datetime],
+) -> list[PlannedOccurrence]:
+    """What is older than the line, if there is one: it was overdue before, and is not dropped for it."""
+    if not request.queue or held_up is None or request.blocked_since is None:
+        return []
+    planned, _ = _occurrences(request, recurrence, cursor, None)
+    return [
+        one for one in planned if one.fires_at < request.blocked_since and one.scheduled_time not in settled
+    ]
 
 
 def _nominal(instant: datetime | None, recurrence: Recurrence) -> datetime | None:
