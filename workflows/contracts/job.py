@@ -14,7 +14,7 @@ from workflows.contracts.definition import JobDefinition
 from workflows.contracts.errands import Errand
 from workflows.contracts.group import GroupPlace
 from workflows.contracts.incident import OpenIncident
-from workflows.contracts.planning import PlannedOccurrence, TenantHints
+from workflows.contracts.planning import LeftBehind, PlannedOccurrence, TenantHints
 from workflows.contracts.records import AttemptRow, ExecutionRow, LastRun, Pause, Record, Stats
 
 RECENT_REQUESTS = 100
@@ -202,6 +202,8 @@ class JobState(Contract):
     """Start of the runs that held the schedule up: one of another source, or a line of waiting ones."""
     blocked_until: Instant | None = None
     """End of the run after which the planner has to set up the line anew."""
+    left_behind: list[LeftBehind] = []
+    """What edits of the timing left to the planner to count, oldest first."""
 
 
 class InFlight(Contract):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from workflows.contracts.backfill import Timing
 from workflows.contracts.base import Contract, Duration, Instant
 from workflows.contracts.schedule import CatchUp, ExceptWindow, Schedule
 
@@ -40,6 +43,19 @@ class TenantHints(Contract):
     """The hold limit L; None is the installation's."""
 
 
+class LeftBehind(Contract):
+    """What fell due by an old schedule and was not planned when an edit changed it: the planner counts it."""
+
+    timing: Timing
+    """The old schedule."""
+    after: Instant
+    until: Instant
+    """Nominal instants, as ``after``; what lies at ``until`` belongs to it."""
+    settled: list[Instant] = []
+    outcome: Literal["missed", "skipped"] = "missed"
+    reason: str | None = None
+
+
 class PlanInput(Contract):
     """``schedule`` is a resolved one: no ``in``, an ``anchor`` wherever ``every`` is."""
 
@@ -71,6 +87,8 @@ class PlanInput(Contract):
     """How many occurrences may wait in line (the policies ``queue``, ``allow`` and ``replace``)."""
     remaining: int | None = None
     """Scheduled runs still allowed by ``max_runs``."""
+    left_behind: list[LeftBehind] = []
+    """What edits left to be counted, oldest first."""
     limit: int = 50
     """At most this many occurrences in the answer."""
 
@@ -90,6 +108,8 @@ class Plan(Contract):
     cursor: Instant
     before_line: bool = False
     """All of these run before the line, which is set up by a later plan."""
+    left_behind: list[Stretch | None] = []
+    """One for each of ``PlanInput.left_behind``."""
     exhausted: bool = False
     """No occurrence follows the last one given here, ever."""
     tzdata: str = ""

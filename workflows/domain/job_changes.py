@@ -20,7 +20,7 @@ from workflows.contracts.job import (
     RunState,
     StopIntent,
 )
-from workflows.contracts.planning import PlannedOccurrence
+from workflows.contracts.planning import LeftBehind, PlannedOccurrence
 from workflows.contracts.records import (
     DELIVERIES_MAX,
     FINAL_PHASE,
@@ -160,6 +160,9 @@ def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: b
         ]
         if past:
             job_records.record_stretch(state, job_records.stretch_of(past), "missed", "edited", at)
+        lives = run is not None and is_planned(run.occurrence.trigger) and (calling or not is_unserved(run))
+        mine = [run.occurrence.scheduled_time] if run is not None and lives else []
+        _leave_behind(state, at, {*beside, *mine})
         if run is not None and is_planned(run.occurrence.trigger) and alive is not None:
             # it may fire yet; if its holder could be stopped, ``put_back`` takes this back
             state.scheduled_runs += state.cursor < alive <= at
@@ -175,6 +178,35 @@ def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: b
         state.run = None  # planned again, or recorded just now
         if not is_planned(run.occurrence.trigger):
             job_sources.put_back(state, run, at)
+
+
+def _leave_behind(state: JobState, at: datetime, alive: set[datetime]) -> None:
+    """The plan does not reach as far as ``at``: only the planner can count what fell due behind it.
+
+    A line that is still to be set up, a run that lasted longer than the plan, a plan that was dropped.
+    """
+    definition, after = state.definition, state.plan[-1].scheduled_time if state.plan else state.cursor
+    used_up = definition.max_runs is not None and state.scheduled_runs >= definition.max_runs
+    if state.plan_exhausted or used_up:
+        return
+    left = LeftBehind(
+        timing=backfill.timing_of(definition),
+        after=max(after, state.cursor),
+        until=at,
+        settled=sorted({*state.served, *alive}),
+        reason="edited",
+    )
+    passed_until = at if state.pause is not None else state.passed_until
+    if passed_until is not None and passed_until > left.after:
+        passed = {
+            "until": min(passed_until, at),
+            "outcome": "skipped",
+            "reason": "paused" if state.pause is not None else state.passed_reason,
+        }
+        state.left_behind = [*state.left_behind, left.model_copy(update=passed)]
+        left = left.model_copy(update={"after": passed_until})
+    if left.after < at:
+        state.left_behind = [*state.left_behind, left]
 
 
 def end_pause(state: JobState, at: datetime) -> None:

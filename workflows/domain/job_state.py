@@ -71,12 +71,17 @@ def plan_input(state: JobState, now: datetime) -> PlanInput:
         blocked_until=state.blocked_until,
         overdue_first=overlap.overdue_first(state),
         queue=overlap.room(definition.concurrency),
+        left_behind=state.left_behind,
         remaining=None if definition.max_runs is None else definition.max_runs - state.scheduled_runs,
     )
 
 
 def adopt(state: JobState, plan: Plan, now: datetime) -> None:
     """Take over a plan made at ``now``, and record what it leaves out."""
+    for left, stretch in zip(state.left_behind, plan.left_behind, strict=False):
+        if stretch is not None:
+            job_records.record_stretch(state, stretch, left.outcome, left.reason, now)
+    state.left_behind = state.left_behind[len(plan.left_behind) :]  # a planner of 0.3.0 counts none
     if plan.passed is not None:
         job_records.record_stretch(state, plan.passed, "skipped", state.passed_reason, now)
     if plan.missed is not None:

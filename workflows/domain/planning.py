@@ -6,8 +6,9 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from itertools import islice
 
-from workflows.contracts.planning import Plan, PlanInput, PlannedOccurrence, Stretch
+from workflows.contracts.planning import LeftBehind, Plan, PlanInput, PlannedOccurrence, Stretch
 from workflows.domain.catch_up import later, missed_before, not_after
+from workflows.domain.errors import RuleError
 from workflows.domain.recurrence import Recurrence, compile_schedule
 from workflows.domain.zones import tzdata_version
 
@@ -17,9 +18,30 @@ _UNBLOCKED_GRACE = timedelta(seconds=90)
 
 
 def plan(request: PlanInput) -> Plan:
-    """Answers a ``PlanInput``; pure. Raises ``RuleError`` when the schedule is not accepted (any more).
+    """Answers a ``PlanInput``; pure. Raises ``RuleError`` when the schedule is not accepted (any more)."""
+    left_behind = [_count_left_behind(request, left) for left in request.left_behind]
+    return _plan(request).model_copy(update={"left_behind": left_behind})
 
-    The occurrences later than ``after`` are cut into ``passed`` (during a pause), ``missed`` (too
+
+def _count_left_behind(request: PlanInput, left: LeftBehind) -> Stretch | None:
+    timing = left.timing
+    try:
+        recurrence = compile_schedule(
+            timing.schedule,
+            tenant=request.tenant,
+            job=request.job,
+            spread=timing.spread,
+            starts_at=timing.starts_at,
+            ends_at=timing.ends_at,
+            except_=timing.except_,
+        )
+    except RuleError:  # it broke, and the edit may have been the cure
+        return None
+    return _stretch(recurrence, left.after, left.until, frozenset(left.settled))
+
+
+def _plan(request: PlanInput) -> Plan:
+    """The occurrences later than ``after`` are cut into ``passed`` (during a pause), ``missed`` (too
     late to run), ``dropped`` (no room in the line) and ``occurrences`` (due or future, at most
     ``limit``), in this order.
     """

@@ -20,10 +20,11 @@ from tests.workflows.domain.states import (
     told,
 )
 from workflows.contracts.attempt import HeartbeatDetails
-from workflows.contracts.job import ManualRun, StopIntent
+from workflows.contracts.job import JobState, ManualRun, StopIntent
 from workflows.contracts.planning import Plan, Stretch
 from workflows.contracts.records import Pause
-from workflows.domain import job_changes, job_sources, job_state
+from workflows.contracts.schedule import Schedule
+from workflows.domain import job_changes, job_sources, job_state, planning
 
 NO_STOP = StopIntent()
 IF_HELD = StopIntent(intent="if_held", reason="paused")
@@ -93,6 +94,48 @@ def test_what_is_being_started_beside_the_loop_is_not_left_out() -> None:
     job.beside = [job_sources.beside_row(job, run)]
     job_changes.edit(job, definition(**HOURLY), at(2.5), calling=False)
     assert told(job) == [("missed", "edited", 1)]
+
+
+def test_what_fell_due_behind_the_plan_is_left_to_the_planner_to_count() -> None:
+    """A run lasted longer than the plan reaches; the run itself is not left out."""
+    job = state((1, 2, 3))
+    begun(job)
+    job_changes.edit(job, definition(**HOURLY), at(9.5), calling=True)
+    assert told(job) == [("missed", "edited", 2)]
+    adopted(job, 9.6)
+    assert [(row.count, row.last_scheduled_time) for row in rows(job)] == [(8, at(9))]
+    assert (job.left_behind, job.stats.missed) == ([], 8)
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+def test_what_a_pause_left_out_before_an_edit_is_counted_as_paused(resumed: bool) -> None:
+    job = state((), pause=Pause(since=at(0), reason="", by="ada"))
+    if resumed:
+        job_changes.end_pause(job, at(5))
+    job_changes.edit(job, definition(**HOURLY), at(7.5), calling=False)
+    adopted(job, 8)
+    behind = [("skipped", "paused", 5), ("missed", "edited", 2)]
+    assert told(job) == (behind if resumed else [("skipped", "paused", 7)])
+
+
+@pytest.mark.parametrize("fields", [{"max_runs": 3}, {"ends_at": at(3).isoformat()}], ids=str)
+def test_an_edit_of_a_completed_job_leaves_nothing_behind(fields: dict[str, Any]) -> None:
+    job = state((), definition=definition(**fields), cursor=3, scheduled_runs=3, plan_exhausted=True)
+    job_changes.edit(job, definition(**HOURLY), at(9), calling=False)
+    assert job.left_behind == []
+
+
+def test_an_edit_that_mends_a_schedule_which_broke_is_planned() -> None:
+    """What fell due by the old one cannot be told any more."""
+    broken = {"cron": "* * * * *", "timezone": "Mars/Olympus"}
+    job = state((), definition=definition().model_copy(update={"schedule": Schedule.model_validate(broken)}))
+    job_changes.edit(job, definition(**HOURLY), at(9), calling=False)
+    adopted(job, 9)
+    assert (job.left_behind, told(job), job.plan[0].scheduled_time) == ([], [], at(60))
+
+
+def adopted(job: JobState, minute: float) -> None:
+    job_state.adopt(job, planning.plan(job_state.plan_input(job, at(minute))), at(minute))
 
 
 # -- pauses ----------------------------------------------------------------------------------------

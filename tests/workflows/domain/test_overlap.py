@@ -25,6 +25,7 @@ from tests.workflows.domain.states import (
     state,
     told,
 )
+from workflows.contracts.definition import JobDefinition
 from workflows.contracts.job import JobState, RunState
 from workflows.contracts.planning import Plan, Stretch
 from workflows.domain import job_changes, job_sources, job_state, overlap, planning
@@ -400,6 +401,31 @@ def test_the_planner_sets_up_the_line_behind_what_was_overdue() -> None:
         [5, 5.5],
         [("skipped", "queue_full", 5)],
     )
+
+
+HOURLY = {"every": 3600, "anchor": NOON.isoformat()}
+LATER = {"every": 7200, "anchor": NOON.isoformat()}
+
+
+@pytest.mark.parametrize("calling", [True, False])
+def test_what_stands_in_a_line_that_is_not_set_up_yet_is_recorded_at_an_edit(calling: bool) -> None:
+    """The line was cut out of the plan, and would have been set up when the older ones had run."""
+    job = line_of([1, 1.5, 2, 3, 4, 5, 9], fires=1, started=2.2, ended=5.5)
+    assert minutes(job) == [1.5, 2]
+    if calling:
+        job_sources.begin_planned(job, job.plan[0], at(5.6))
+    for schedule, minute in ((LATER, 6), (HOURLY, 6.5)):
+        job_changes.edit(job, retimed(job, schedule), at(minute), calling=calling)
+    job = JobState.model_validate_json(job.model_dump_json())
+    job_state.adopt(job, planning.plan(job_state.plan_input(job, at(7))), at(7))
+    [row] = rows(job)
+    assert (row.scheduled_time, row.last_scheduled_time) == (at(2 if calling else 1.5), at(6))
+    assert (row.outcome, row.reason, row.count) == ("missed", "edited", 5 if calling else 6)
+    assert (job.stats.missed, job.left_behind, minutes(job)[0]) == (row.count, [], 60)
+
+
+def retimed(job: JobState, schedule: dict[str, Any]) -> JobDefinition:
+    return job.definition.model_copy(update={"schedule": definition(schedule=schedule).schedule})
 
 
 @pytest.mark.parametrize("batch", [50, 7, 1])
