@@ -48,11 +48,15 @@ def inherit(inp: AttemptInput, info: activity.Info) -> Inherited:
 
 
 def _may_have_fired_in_silence(inp: AttemptInput, info: activity.Info, lost: HeartbeatDetails | None) -> bool:
-    """The first holder needs no fence where its start is one, so it may die between its write and
-    its first word. Every later holder fences, and so says what it is about to do."""
-    if info.attempt != 2 or (lost is not None and lost.phase == "fired"):
-        return False
+    """The first holder needs no fence where its start is one, so it may die between its write and its first
+    word. Every later holder fences, and so says what it is about to do, but may die before that as well.
+
+    A holder that says nothing lives for a lease, so the first one began as many leases ago as there were
+    holders, or earlier; one that began before its instant was to hold, and to fence.
+    """
     if lost is not None:
-        return lost.unfenced
-    lost_at = info.current_attempt_scheduled_time - NATIVE_RETRY
-    return lost_at - inp.definition.heartbeat_timeout >= inp.fires_at - START_COUNTS_FOR
+        return lost.phase == "held" and lost.unfenced
+    silent = info.attempt - 1
+    last_lost_at = info.current_attempt_scheduled_time - NATIVE_RETRY
+    first_began = last_lost_at - silent * inp.definition.heartbeat_timeout - (silent - 1) * NATIVE_RETRY
+    return first_began >= inp.fires_at - START_COUNTS_FOR

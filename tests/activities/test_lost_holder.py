@@ -44,6 +44,10 @@ SILENT: dict[str, tuple[int, HeartbeatDetails | None, float, int]] = {
     "said that it fired": (2, left("fired", deliveries=1), 0, 1),
     "was not the first, and so fences": (3, left("held"), 0, 0),
     "was not the first, and the first was silent too": (3, None, 0, 0),
+    "was not the first, which may have fired": (3, None, 35, 1),
+    "was the third, and nobody said anything": (4, None, 65, 1),
+    "was the third, and the first was to hold": (4, None, 55, 0),
+    "was not the first, which said that it needs no fence": (3, left("held", unfenced=True), 0, 1),
 }
 
 
