@@ -21,9 +21,12 @@ from aiohttp.streams import StreamReader
 HEAD_BYTES = 256 * 1024
 """What may come before the end of an answer's head, interim answers (1xx) included: one each second for
 two hours, and little enough to be read in one go without delaying other runs."""
+HEADS_AT_ONCE = 1000
+"""In one segment: more are no answer, for other runs wait while they are read."""
 FIRST_FINAL = 200
 SWITCHING = 101
 _BLANK_LINE = re.compile(rb"\n\r?\n")
+_LINE_ENDS = re.compile(rb"[\r\n]*")
 
 
 class Answering(ResponseHandler):
@@ -39,13 +42,14 @@ class Answering(ResponseHandler):
         self._asked = False
         self._answered = False
         """The final head has come; until the next request only its body may follow."""
+        self._between_heads = True
         self._head_room = HEAD_BYTES
         self._line_end = b""
 
     def expect(self) -> None:
         """A request is about to be written."""
         self._asked, self._answered = True, False
-        self._head_room, self._line_end = HEAD_BYTES, b""
+        self._between_heads, self._head_room, self._line_end = True, HEAD_BYTES, b""
 
     @property
     def should_close(self) -> bool:
@@ -58,25 +62,41 @@ class Answering(ResponseHandler):
         if self.spoilt or not self._asked:
             self._spoil()
             return
-        while data and not self._answered and self._exception is None:
-            size = self._up_to_blank_line(data)
-            self._feed(data[:size])
-            data = data[size:]
-            if not self._answered and self._head_room < 0 and self._exception is None:
-                self._break_off("interim answers or headers without end")
-        if self._exception is None and data:
+        position = 0 if self._answered else self._heads(data)
+        if self._exception is None and position < len(data):
             if self._payload is None or self._payload.is_eof():
                 self._spoil()
             else:
-                self._feed(data)
+                self._feed(data[position:])
 
-    def _up_to_blank_line(self, data: bytes) -> int:
-        """How much of ``data`` lies before the end of a head, all of it if there is none."""
-        found = _BLANK_LINE.search(self._line_end + data)
-        size = len(data) if found is None else found.end() - len(self._line_end)
-        self._line_end = (self._line_end + data)[-2:] if found is None else b""
-        self._head_room -= size
-        return size
+    def _heads(self, data: bytes) -> int:
+        """Feed the heads that ``data`` holds, one by one, and return where the final one ends."""
+        position = 0
+        for _ in range(HEADS_AT_ONCE):
+            if self._between_heads and (blank := _LINE_ENDS.match(data, position)):
+                position = blank.end()
+            if position == len(data):
+                break
+            end = self._end_of_head(data, position)
+            self._feed(data[position:end])
+            position = end
+            if self._answered or self._exception is not None:
+                return position
+        self._head_room -= len(data)
+        if position < len(data) or self._head_room < 0:
+            self._break_off("interim answers or headers without end")
+        return position
+
+    def _end_of_head(self, data: bytes, start: int) -> int:
+        """Where the head that goes on at ``start`` ends; the end of ``data`` if that is later."""
+        if start == 0 and self._line_end and (found := _BLANK_LINE.search(self._line_end + data[:2])):
+            end = found.end() - len(self._line_end)
+        else:
+            found = _BLANK_LINE.search(data, start)
+            end = len(data) if found is None else found.end()
+        self._between_heads = found is not None
+        self._line_end = b"" if found is not None else (self._line_end + data[start:][-2:])[-2:]
+        return end
 
     def _feed(self, data: bytes) -> None:
         super().data_received(data)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from activities.targets.answering import Answering
+from activities.targets.answering import HEAD_BYTES, Answering
 from activities.targets.http import HttpSender
 from tests.activities.targets.local_targets import StartTarget, delivery, send
 
@@ -121,6 +122,23 @@ async def test_a_target_that_speaks_before_it_is_asked_has_answered_nothing() ->
     connection.expect()
     connection.data_received(OK + b"ok")
     assert not len(connection), "a spoilt connection has no answers"
+
+
+@pytest.mark.parametrize("flood", [b"\n", b"\r\n", b"HTTP/1.1 102 \r\n\r\n", b"X: y\r\n"], ids=str)
+async def test_a_segment_of_nothing_is_read_in_linear_time(flood: bytes) -> None:
+    """Other runs of the worker wait meanwhile. Twice as much may not take four times as long."""
+
+    def seconds(size: int) -> float:
+        connection = Answering(asyncio.get_running_loop())
+        connection.expect()
+        connection.set_response_params(max_line_size=HEAD_BYTES, max_field_size=HEAD_BYTES, max_headers=9000)
+        segment = (flood * size)[:size]
+        begun = time.process_time()
+        connection.data_received(segment)
+        return time.process_time() - begun
+
+    least = min(seconds(HEAD_BYTES // 8) for _ in range(5))
+    assert min(seconds(HEAD_BYTES) for _ in range(5)) < 20 * max(least, 0.001)
 
 
 FLOODS = {
