@@ -195,8 +195,15 @@ def _end_statement() -> sa.Update:
     attempt whose last word is that it fired.
 
     Its ``seq`` stays, so that a better word still counts. One that was ended so is ended anew when its
-    execution is: whatever came first, the rows are the same in the end.
+    execution is, unless that went on long after it: a redrive changes nothing about the attempts before it.
     """
+    later = attempts.alias()
+    redriven = sa.exists().where(
+        later.c.tenant == attempts.c.tenant,
+        later.c.key == attempts.c.key,
+        later.c.attempt > attempts.c.attempt,
+        later.c.started_at >= attempts.c.ended_at,
+    )
     place = (executions.c.tenant == sa.bindparam("p_tenant"), executions.c.key == sa.bindparam("p_key"))
 
     was_last = executions.c.seq < (attempts.c.attempt + 1) * sequence(1, 0, 0)
@@ -211,6 +218,7 @@ def _end_statement() -> sa.Update:
             attempts.c.tenant == sa.bindparam("p_tenant"),
             attempts.c.key == sa.bindparam("p_key"),
             attempts.c.seq % 10 == FIRED_PHASE,
+            sa.or_(attempts.c.ended_at.is_(None), ~redriven),
             sa.exists().where(*place, *(executions.c.outcome != alive for alive in ALIVE)),
         )
         .values(

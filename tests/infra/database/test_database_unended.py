@@ -111,3 +111,18 @@ async def test_a_redrive_leaves_no_attempt_open_either(
     await history.write([settled(tenant, "cancelled", 2, seconds=20)])
     assert [outcome for _, outcome, _ in await stored(database, tenant)] == ["failed", "cancelled"]
     assert [outcome for _, outcome, _ in await stored(database, other["tenant"])] == ["running"]
+
+
+async def test_a_redrive_days_later_rewrites_nothing_of_what_was_before(
+    database: Database, history: History, tenant: str
+) -> None:
+    key, began = scheduled_key(tenant, "report", NOON), NOON + timedelta(days=3)
+    await history.write([fired(tenant), settled(tenant, "cancelled")])
+    for phase, outcome in (FIRED_PHASE, "running"), (5, "succeeded"):
+        seq, ended = sequence(2, 1, phase), began + SECOND if phase == 5 else None
+        rows: dict[str, Any] = {"outcome": outcome, "seq": seq, "ended_at": ended}
+        row = attempt(key, 2, started_at=began, **rows)
+        await history.write([record(tenant, execution=execution(tenant, **rows), attempt=row)])
+    assert await stored(database, tenant) == [
+        (1, "cancelled", NOON + 9 * SECOND), (2, "succeeded", began + SECOND),
+    ]  # fmt: skip
