@@ -16,6 +16,7 @@ from workflows.contracts.names import (
     MAIN_QUEUE,
     RUN_WORKFLOW,
     RUNS_ALIVE_ACTIVITY,
+    SIGNAL_STOP,
     START_RUN_ACTIVITY,
     run_name,
     run_workflow_id,
@@ -27,7 +28,10 @@ AT_ONCE = 16
 
 
 async def start_alone(client: Client, alone: JobState) -> None:
-    """Start the workflow of a run beside its job; one that is started already is as good."""
+    """Start the workflow of a run beside its job; one that is started already is as good.
+
+    One that is to be stopped has the word in its first task, so it does not fire; so does one that runs.
+    """
     if alone.run is None:
         return
     key = alone.run.occurrence.key
@@ -44,6 +48,8 @@ async def start_alone(client: Client, alone: JobState) -> None:
                 fairness_key=alone.tenant,
                 fairness_weight=alone.hints.weight,
             ),
+            start_signal=None if alone.run.stop is None else SIGNAL_STOP,
+            start_signal_args=[] if alone.run.stop is None else [alone.run.stop],
             static_summary=f"{key}, beside its job",
             rpc_timeout=START_WITHIN,
         )

@@ -216,6 +216,7 @@ class Fleet:
             runs_errands=True,
             minds_beside=True,
             keeps_overdue=True,
+            stops_unsure=True,
             **state_fields,
         )
         handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(

@@ -89,19 +89,42 @@ class Beside(Changing):
     async def _start_until_sure(self, row: BesideRun, run: RunState) -> None:
         """Until there is an answer. The workflow has the same id each time, and is started once."""
         state = self.state
-        await workflow.execute_activity(
-            names.START_RUN_ACTIVITY,
-            job_sources.alone_again(state, run),
-            start_to_close_timeout=START_WITHIN,
-            retry_policy=RetryPolicy(maximum_interval=START_AGAIN),
-            priority=Priority(fairness_key=state.tenant, fairness_weight=state.hints.weight),
-            summary=f"start {row.name} beside, if it is not yet"[:200],
-        )
+        while not await self._is_started(row, run):
+            pass
         known = job_changes.sure(state, row)
-        if known is not None and known.stop is not None:
+        if known is not None and known.stop is not None:  # it came too late, or to a worker of 0.3.0
             await self._stop_beside(known, known.stop)
         del self._unsure[row.name]
         self._changes += 1
+
+    async def _is_started(self, row: BesideRun, run: RunState) -> bool:
+        """False: it is to be stopped meanwhile, which the next start says. Else it would fire first."""
+        state = self.state
+        stop = job_changes.stop_of_unsure(state, row) if state.stops_unsure else None
+        start = workflow.start_activity(
+            names.START_RUN_ACTIVITY,
+            job_sources.alone_again(state, run, stop),
+            start_to_close_timeout=START_WITHIN,
+            retry_policy=RetryPolicy(maximum_interval=START_AGAIN),
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
+            priority=Priority(fairness_key=state.tenant, fairness_weight=state.hints.weight),
+            summary=f"{'start' if stop is None else 'stop'} {row.name} beside, if it is not yet"[:200],
+        )
+        if stop is not None or not state.stops_unsure:
+            await start
+            return True
+        await workflow.wait_condition(
+            lambda: start.done() or job_changes.stop_of_unsure(state, row) is not None
+        )
+        if start.done():
+            await start
+            return True
+        start.cancel()  # a try under way is waited for
+        try:
+            await start
+        except ActivityError:
+            return False
+        return True
 
     def _send_errands(self) -> None:
         super()._send_errands()

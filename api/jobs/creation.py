@@ -213,6 +213,7 @@ def initial_state(reserved: StoredJob, *, paused: bool) -> JobState:
         runs_errands=True,
         minds_beside=True,
         keeps_overdue=True,
+        stops_unsure=True,
     )
 
 

@@ -129,10 +129,34 @@ async def test_a_run_that_is_cancelled_while_its_start_is_unsure_ends_cancelled(
     key = (await job.execute_update(names.UPDATE_TRIGGER, request, result_type=Triggered)).execution.key
     changed = await cancel(job, key)
     assert [(one.key, one.state) for one in changed.in_flight] == [(key, "stopping")]
+    before = len(sink.at("/unsure"))
     starts.unanswered = 0
     found = await seen(job, lambda found: not found.beside)
     assert found.last_run is not None
     assert (found.last_run.key, found.last_run.outcome) == (key, "cancelled")
+    if not arrive:
+        assert len(sink.at("/unsure")) == before, "what had not fired does not, once the cancel is answered"
+
+
+async def test_a_run_whose_job_is_deleted_with_all_that_runs_does_not_fire_if_it_had_not(
+    fleet: Fleet, sink: Sink, lossy: Lossy
+) -> None:
+    """Its job stays until the word of its end has come."""
+    starts = lossy(1_000, arrive=False)
+    Gate(sink, "/all-deleted")
+    definition = {"schedule": {"in": 1}, "target": {"url": sink.url("/all-deleted")}}
+    job = await fleet.create(fresh("all-deleted"), definition)
+    await sink.wait_for("/all-deleted", 1)
+    request = TriggerRequest(request="forced", force=True, actor=actor())
+    key = (await job.execute_update(names.UPDATE_TRIGGER, request, result_type=Triggered)).execution.key
+    await delete(job, cancel=True)
+    before = len(sink.at("/all-deleted"))
+    starts.unanswered = 0
+    async with asyncio.timeout(30):
+        await job.result()
+    rows = await stored(fleet, job, lambda rows: any(row.key == key and row.ended_at for row in rows))
+    assert [(row.outcome, row.reason) for row in rows if row.key == key] == [("cancelled", "deleted")]
+    assert len(sink.at("/all-deleted")) == before
 
 
 async def test_a_deleted_job_stays_until_what_it_accepted_has_been_started(

@@ -59,6 +59,8 @@ class RunState(Contract):
     """When it left the line in which it stood behind a run of its own job."""
     overran: bool = False
     """Its holder may have told of the occurrences that it was in the way of."""
+    stop: str | None = None
+    """Why it is stopped as it begins beside the loop: somebody asked for it before it was sure to begin."""
 
 
 class ManualRun(Contract):
@@ -165,6 +167,9 @@ class JobState(Contract):
     keeps_overdue: bool = False
     """Set from the beginning; in histories that 0.2.0 began, what was overdue before a run started counts to
     ``max_queued`` under ``catch_up`` ``all`` too."""
+    stops_unsure: bool = False
+    """Set from the beginning; in histories that 0.3.0 began, a run that is to be stopped before it is known
+    whether it has been started is started first."""
     open_letters: list[str] = []
     """Keys of the job's open dead letters, oldest first."""
     reruns: list[str] = []

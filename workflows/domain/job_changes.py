@@ -265,6 +265,12 @@ def stop_when_sure(state: JobState, row: BesideRun, reason: str) -> bool:
     return True
 
 
+def stop_of_unsure(state: JobState, row: BesideRun) -> str | None:
+    """Why a run beside the loop is to be stopped that may not have been started yet."""
+    known = next((one for one in state.beside if (one.key, one.name) == (row.key, row.name)), None)
+    return None if known is None or known.unsure is None else known.stop
+
+
 def sure(state: JobState, row: BesideRun) -> BesideRun | None:
     """This run beside the loop has been started, and is answered; None: it has told its end by now."""
     return _update_beside(state, row, unsure=None)

@@ -165,10 +165,13 @@ def alone_for(state: JobState, due: PlannedOccurrence, now: datetime) -> JobStat
     return aside
 
 
-def alone_again(state: JobState, run: RunState) -> JobState:
-    """The same for a run that may have been started before; should it not, it has the present definition."""
+def alone_again(state: JobState, run: RunState, stop: str | None = None) -> JobState:
+    """The same for a run that may have been started before; should it not, it has the present definition.
+
+    ``stop``: why it is to be stopped, in either case.
+    """
     aside = alone(state)
-    aside.run = run
+    aside.run = run if stop is None else run.model_copy(update={"stop": stop})
     serve_run(aside)
     return aside
 

@@ -77,6 +77,20 @@ def test_a_stop_waits_until_the_start_is_sure() -> None:
     assert not job_changes.stop_when_sure(state, row(0), "asked")
 
 
+def test_what_starts_a_run_that_is_not_sure_knows_that_it_is_to_be_stopped() -> None:
+    state = job(0)
+    run = job_run(state)
+    job_changes.unsure(state, row(0), run)
+    assert job_changes.stop_of_unsure(state, row(0)) is None
+    job_changes.stop_when_sure(state, row(0), "asked")
+    assert job_changes.stop_of_unsure(state, row(0)) == "asked"
+    again = job_sources.alone_again(state, run, "asked").run
+    assert again is not None
+    assert (again.stop, run.stop) == ("asked", None)
+    job_changes.sure(state, row(0))
+    assert job_changes.stop_of_unsure(state, row(0)) is None
+
+
 def test_a_run_that_is_started_again_is_the_same_and_counts_as_served() -> None:
     state = job(0)
     run = job_run(state)
