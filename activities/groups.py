@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 
 from temporalio import activity
+from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import EventType
 from temporalio.client import (
     Client,
     WorkflowExecutionStatus,
@@ -40,6 +43,10 @@ ANSWER_WITHIN_S = 3.0
 ALL_WITHIN_S = 6.0
 AT_ONCE = 16
 """Holders asked at the same time."""
+
+
+class GroupUnread(Exception):
+    """Nobody can say what a group had whose workflow came to a violent end: later, perhaps."""
 
 
 class Groups:
@@ -110,7 +117,8 @@ async def left_by(client: Client, tenant: str, group: str) -> GroupState | None:
     """The limit, places and queue of a group whose workflow came to a violent end, while the server keeps
     its history.
 
-    None: it lives, never was, or was deleted. Raises RPCError without an answer in time.
+    None: it lives, never was, or was deleted. Raises RPCError without an answer in time, GroupUnread without
+    a worker that can tell: begun without its places, a group would give them away twice.
     """
     workflow_id = group_workflow_id(tenant, group)
     try:
@@ -125,21 +133,33 @@ async def left_by(client: Client, tenant: str, group: str) -> GroupState | None:
     try:
         state: GroupState = await closed.query(QUERY_STATE, result_type=GroupState, rpc_timeout=READ_WITHIN)
     except WorkflowQueryFailedError as error:
-        log.warning("group %s/%s begins as its last run did: %s", tenant, group, error)
+        reason = str(error)
     except RPCError as error:
+        # Of one that ended before its first task, and of any when no worker has asked for work of late.
         if error.status is not RPCStatusCode.FAILED_PRECONDITION:
-            raise  # else it was terminated before any worker had its first task
+            raise
+        reason = error.message
     else:
         return state
-    return await _begun_with(client, closed)
+    begun = await _unchanged_since_its_begin(client, closed)
+    if begun is None:
+        log.warning("group %s/%s cannot be read: %s", tenant, group, reason)
+        raise GroupUnread(f"group {group} was ended by force, and no worker can tell what it had: {reason}")
+    return begun
 
 
-async def _begun_with(client: Client, closed: WorkflowHandle[object, object]) -> GroupState | None:
-    async for event in closed.fetch_history_events(page_size=1, rpc_timeout=READ_WITHIN):
-        payloads = event.workflow_execution_started_event_attributes.input.payloads
-        [state] = await client.data_converter.decode(payloads, [GroupState])
-        return state if isinstance(state, GroupState) else None
-    return None
+async def _unchanged_since_its_begin(
+    client: Client, closed: WorkflowHandle[object, object]
+) -> GroupState | None:
+    """What a group began with that ended before its first task was done; None: it went on from there."""
+    payloads: Sequence[Payload] = ()
+    async for event in closed.fetch_history_events(page_size=100, rpc_timeout=READ_WITHIN):
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+            payloads = event.workflow_execution_started_event_attributes.input.payloads
+        elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+            return None
+    [state] = await client.data_converter.decode(payloads, [GroupState])
+    return state if isinstance(state, GroupState) else None
 
 
 async def leave_group(client: Client, tenant: str, leave: GroupLeave) -> None:

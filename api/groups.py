@@ -20,7 +20,7 @@ from temporalio.client import (
 from temporalio.common import Priority, QueryRejectCondition, WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.groups import left_by
+from activities.groups import GroupUnread, left_by
 from api.connection import Connection
 from api.jobs.answers import Answer
 from api.problem_table import LATER
@@ -129,6 +129,8 @@ class Groups:
                 )
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
             raise _no_answer() from None
+        except GroupUnread:
+            raise _unread() from None
         try:
             await self.index.put(tenant, name, view.limit, view.limit_at or actor.at)
         except DatabaseUnavailable:
@@ -173,6 +175,8 @@ class Groups:
                     )
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
             raise _no_answer() from None
+        except GroupUnread:
+            raise _unread() from None
         return True
 
     async def _view(self, tenant: str, name: str) -> Asked:
@@ -266,5 +270,14 @@ def _no_answer() -> ProblemError:
         Kind.NO_ANSWER,
         "No worker answered in time. A change sent with it may still be applied: read the group before you "
         "send it again.",
+        headers=LATER,
+    )
+
+
+def _unread() -> ProblemError:
+    return ProblemError(
+        Kind.NO_ANSWER,
+        "The group was ended by force, and no worker can tell now which runs have a place in it; nothing was "
+        "done: send the same call again.",
         headers=LATER,
     )
