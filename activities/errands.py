@@ -12,6 +12,7 @@ from typing import assert_never
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.service import RPCError, RPCStatusCode
 
 from activities.dead_letters import open_letter, tell_letter
 from activities.groups import leave_group
@@ -26,6 +27,15 @@ TRIED_FOR = timedelta(seconds=15)
 TRIES_OF_OLD = 60
 """About an hour. So often the server tries a batch again for a job of 0.2.0, which cannot take in what is
 left of one; by then its own worker is one of today."""
+
+_AWAY = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.CANCELLED,  # so the SDK says that no answer came in time
+    }
+)
 
 
 class Errands:
@@ -65,7 +75,7 @@ class Errands:
             except Exception as error:  # whatever it is, the others do not wait for it
                 reason = f"{type(error).__name__}: {error}"[: rules.REASON_MAX]
                 activity.logger.warning("refused, and put off: %s: %s", rules.subject(errand), reason)
-                refused.append(RefusedErrand(place=place, reason=reason))
+                refused.append(RefusedErrand(place=place, reason=reason, away=_is_away(error)))
                 receivers.add(receiver)
         return ErrandsRefused(refused=refused, untried=untried)
 
@@ -81,3 +91,7 @@ class Errands:
                 await leave_group(self._client, errand.tenant, errand.leave)
             case _:
                 assert_never(errand)
+
+
+def _is_away(error: Exception) -> bool:
+    return isinstance(error, TimeoutError) or (isinstance(error, RPCError) and error.status in _AWAY)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
+from typing import NoReturn
 
 import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
 from activities import errands as activity
@@ -55,6 +57,28 @@ async def test_each_is_run_but_what_is_told_behind_a_refused_one(temporal_client
     assert "exceeds maximum allowed length" in refused.reason
     handle = temporal_client.get_workflow_handle(incident_workflow_id(TENANT, "missed", told))
     await handle.terminate("it was told, and the test is over")
+
+
+@pytest.mark.parametrize(
+    ("error", "away"),
+    [
+        (RPCError("connection refused", RPCStatusCode.UNAVAILABLE, b""), True),
+        (RPCError("Timeout expired", RPCStatusCode.CANCELLED, b""), True),
+        (TimeoutError(), True),
+        (RPCError("too long", RPCStatusCode.INVALID_ARGUMENT, b""), False),
+        (RuntimeError("a fault of ours"), False),
+    ],
+    ids=repr,
+)
+async def test_a_refusal_says_whether_the_server_was_away(
+    temporal_client: Client, monkeypatch: pytest.MonkeyPatch, error: Exception, away: bool
+) -> None:
+    async def refuse(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(activity, "leave_group", refuse)
+    left, _ = await left_of(temporal_client, [leave()])
+    assert [one.away for one in left.refused] == [away]
 
 
 async def test_a_batch_that_is_done_is_no_failure(temporal_client: Client) -> None:

@@ -70,6 +70,8 @@ class RefusedErrand(Contract):
     place: int
     """In the batch, from 0."""
     reason: str = ""
+    away: bool = False
+    """The server was: it is not the errand's fault, and is over soon."""
 
 
 class ErrandsRefused(Contract):

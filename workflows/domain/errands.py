@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import assert_never
 
 from workflows.contracts.dead_letter import KEPT_FOR
-from workflows.contracts.errands import ERRANDS_MAX, Errand, ErrandsRefused, PutOff
+from workflows.contracts.errands import ERRANDS_MAX, Errand, ErrandsRefused, PutOff, RefusedErrand
 from workflows.contracts.incident import NOTIFY_FOR
 from workflows.contracts.job import JobState
 from workflows.domain.backlog import oldest
@@ -18,6 +18,8 @@ ERRANDS_MAX_BYTES = 512 * 1024
 BATCH_BYTES = 256 * 1024
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=2), timedelta(hours=1)
 """Between two tries of an errand that was refused; the pause doubles."""
+LONGEST_PAUSE_AWAY = timedelta(minutes=1)
+"""The longest if it was refused because the server was away: what waits is told soon after an outage."""
 NEXT_TO = timedelta(minutes=5)
 """What would be tried again so soon after another is tried with it."""
 REASON_MAX = 200
@@ -27,7 +29,8 @@ GIVEN_UP_AFTER: dict[str, timedelta] = {
     "leave_group": timedelta(days=1),  # the group has asked its holder long before
     "tell_dead_letter": KEPT_FOR,  # the letter has expired
 }
-"""From the first refusal on. A dead letter that could not be opened is tried for ever: it is nowhere else."""
+"""From the first refusal on, and not because the server is away. A dead letter that could not be opened is
+tried for ever: it is nowhere else."""
 
 
 def add(state: JobState, *new: Errand) -> None:
@@ -67,14 +70,14 @@ def next_try(errands: Sequence[Errand]) -> datetime | None:
 
 def settle(state: JobState, batch: Sequence[Errand], left: ErrandsRefused, now: datetime) -> list[Errand]:
     """Take out what a batch has done, put off what it refused; those that are given up."""
-    reasons = {one.place: one.reason for one in left.refused}
+    refused = {one.place: one for one in left.refused}
     tried: list[tuple[Errand, Errand | None]] = []
     given_up: list[Errand] = []
     for place, errand in enumerate(batch):
         if place in left.untried:
             continue
-        again = _again(errand, reasons[place], now) if place in reasons else None
-        if place in reasons and again is None:
+        again = _again(errand, refused[place], now) if place in refused else None
+        if place in refused and again is None:
             given_up.append(errand)
         tried.append((errand, again))
     kept: list[Errand] = []
@@ -117,15 +120,16 @@ def subject(errand: Errand) -> str:
             assert_never(errand)
 
 
-def _again(errand: Errand, reason: str, now: datetime) -> Errand | None:
+def _again(errand: Errand, refused: RefusedErrand, now: datetime) -> Errand | None:
     """The errand as it waits for its next try; None: it is given up."""
     known = errand.put_off
     since, tries = (now, 1) if known is None else (known.since, known.tries + 1)
     limit = GIVEN_UP_AFTER.get(errand.kind)
-    if limit is not None and now - since >= limit:
+    if limit is not None and now - since >= limit and not refused.away:
         return None
-    pause = min(FIRST_PAUSE * 2 ** min(tries - 1, 20), LONGEST_PAUSE)
-    put_off = PutOff(tries=tries, since=since, until=now + pause, reason=reason[:REASON_MAX])
+    longest = LONGEST_PAUSE_AWAY if refused.away else LONGEST_PAUSE
+    pause = min(FIRST_PAUSE * 2 ** min(tries - 1, 20), longest)
+    put_off = PutOff(tries=tries, since=since, until=now + pause, reason=refused.reason[:REASON_MAX])
     return errand.model_copy(update={"put_off": put_off})
 
 

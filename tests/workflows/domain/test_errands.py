@@ -49,13 +49,13 @@ def leave(key: str = "acme/report:x") -> Errand:
 
 
 def refusing(
-    job: JobState, seconds: float, *refused: Errand, untried: tuple[Errand, ...] = ()
+    job: JobState, seconds: float, *refused: Errand, untried: tuple[Errand, ...] = (), away: bool = False
 ) -> list[Errand]:
     """All that is to be run at this time is done but for these; those that are given up."""
     now = NOON + timedelta(seconds=seconds)
     batch = errands.ready(job.errands, now)
     left = ErrandsRefused(
-        refused=[RefusedErrand(place=batch.index(one), reason="no such thing") for one in refused],
+        refused=[RefusedErrand(place=batch.index(one), reason="no such thing", away=away) for one in refused],
         untried=[batch.index(one) for one in untried],
     )
     return errands.settle(job, batch, left, now)
@@ -89,6 +89,20 @@ def test_the_pause_between_two_tries_grows_to_an_hour() -> None:
         pauses.append((again_at - now).total_seconds())
         now = again_at
     assert pauses == [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 3600, 3600, 3600, 3600]
+
+
+def test_after_an_outage_what_waits_is_told_within_a_minute() -> None:
+    """And none is given up for it, however long it was."""
+    job, now = state(errands=[leave()]), NOON
+    pauses = []
+    for away in [True] * 12 + [False]:
+        assert refusing(job, (now - NOON).total_seconds(), job.errands[0], away=away) == []
+        again_at = errands.next_try(job.errands)
+        assert again_at is not None
+        pauses.append((again_at - now).total_seconds())
+        now = again_at
+    assert pauses == [2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60, 60, 3600]
+    assert refusing(job, YEAR.total_seconds(), job.errands[0], away=True) == []
 
 
 def test_what_is_told_to_one_receiver_keeps_its_order() -> None:
