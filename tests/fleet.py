@@ -217,6 +217,7 @@ class Fleet:
             minds_beside=True,
             keeps_overdue=True,
             stops_unsure=True,
+            keeps_line=True,
             **state_fields,
         )
         handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(

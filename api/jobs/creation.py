@@ -214,6 +214,7 @@ def initial_state(reserved: StoredJob, *, paused: bool) -> JobState:
         minds_beside=True,
         keeps_overdue=True,
         stops_unsure=True,
+        keeps_line=True,
     )
 
 

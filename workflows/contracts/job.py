@@ -170,6 +170,9 @@ class JobState(Contract):
     stops_unsure: bool = False
     """Set from the beginning; in histories that 0.3.0 began, a run that is to be stopped before it is known
     whether it has been started is started first."""
+    keeps_line: bool = False
+    """Set from the beginning; in histories that 0.3.0 began, a backfill or trigger makes the line reach over
+    what is overdue."""
     open_letters: list[str] = []
     """Keys of the job's open dead letters, oldest first."""
     reruns: list[str] = []
@@ -207,6 +210,12 @@ class JobState(Contract):
     """Start of the runs that held the schedule up: one of another source, or a line of waiting ones."""
     blocked_until: Instant | None = None
     """End of the run after which the planner has to set up the line anew."""
+    line_is_up: bool = False
+    """The planner has set it up: the two say what stands in it, and a later line may take their place."""
+    counted_since: Instant | None = None
+    """Where all is caught up: since when runs that were in time followed one another …"""
+    counted_until: Instant | None = None
+    """… and the end of the last one."""
     left_behind: list[LeftBehind] = []
     """What edits of the timing left to the planner to count, oldest first."""
 

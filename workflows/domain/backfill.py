@@ -25,7 +25,7 @@ from workflows.contracts.backfill import (
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.job import JobState, RunState
 from workflows.contracts.records import Outcome
-from workflows.domain import active, gate
+from workflows.domain import active, gate, overlap
 from workflows.domain.gate import Decision
 from workflows.domain.waiting import alive_keys
 
@@ -283,9 +283,13 @@ def key_of(state: JobState, one: Backfill, entry: Paged) -> str:
 
 
 def give_due_its_time(state: JobState, now: datetime) -> None:
-    """A backfill is let in front of what is due: that waits by our own doing and is not late for it."""
+    """A backfill is let in front of what is due: that waits by our own doing and is not late for it.
+
+    What was overdue before, where that is kept apart from what waits, stays so.
+    """
+    overdue = now - state.definition.catch_up.grace if overlap.keeps_line(state) else None
     state.plan = [
-        due.model_copy(update={"not_after": None, "waited": True})
+        due.model_copy(update={"not_after": None, "waited": overdue is None or due.fires_at >= overdue})
         if due.fires_at <= now and (due.not_after is None or due.not_after >= now)
         else due
         for due in state.plan

@@ -101,6 +101,9 @@ def adopt(state: JobState, plan: Plan, now: datetime) -> None:
     state.passed_until = state.late_until = None
     if plan.before_line:
         return
+    state.line_is_up = overlap.keeps_line(state) and any(due.waited for due in state.plan)
+    if state.line_is_up:
+        return
     state.blocked_until = None
     if not any(due.waited for due in state.plan) or state.definition.concurrency.policy == "forbid":
         state.blocked_since = None

@@ -50,11 +50,19 @@ def overdue_first(state: JobState) -> bool:
     return orderly and definition.catch_up.policy == "all" and state.keeps_overdue
 
 
+def keeps_line(state: JobState) -> bool:
+    """Nothing but what falls due while runs in time follow one another is ever in the line."""
+    return overdue_first(state) and state.keeps_line
+
+
 def line_up(state: JobState, since: datetime, now: datetime, active: Sequence[ActiveRun]) -> None:
     """Keep in line what fell due before ``now`` and waits, since ``since``, by the job's own doing.
 
     It cannot come too late. Where there is no room for all, the oldest are skipped.
     """
+    if keeps_line(state):
+        _line_up_behind_overdue(state, now, active)
+        return
     if overdue_first(state) and not (state.plan and state.plan[0].fires_at >= now):
         counted_since = _counted_since(state, active)
         if counted_since is None or _keep_overdue(state, counted_since, now):
@@ -74,6 +82,50 @@ def line_up(state: JobState, since: datetime, now: datetime, active: Sequence[Ac
         _leave_line_to_planner(state, since, now)
         return
     state.blocked_since = state.blocked_since or since
+    _cut(state, due, now)
+
+
+def _line_up_behind_overdue(state: JobState, now: datetime, active: Sequence[ActiveRun]) -> None:
+    """What is older than the line runs before it, and is never dropped for it."""
+    if state.plan and state.plan[0].fires_at >= now:
+        state.blocked_since = state.blocked_until = None
+        return
+    since = _in_time_since(state, now, active)
+    if since is None or (state.plan_exhausted and not state.plan):
+        return
+    due = [one for one in state.plan if one.fires_at < now]
+    older = list(takewhile(lambda one: one.fires_at < since, due))
+    more = len(due) == len(state.plan) and not state.plan_exhausted  # may lie behind this batch
+    if more or 0 < len(older) < len(due):
+        state.plan, state.plan_exhausted = older, False
+        _leave_to_be_set_up(state, since, now)
+    elif not older:
+        state.blocked_since, state.blocked_until, state.line_is_up = since, now, True
+        _cut(state, len(due), now)
+
+
+def _in_time_since(state: JobState, now: datetime, active: Sequence[ActiveRun]) -> datetime | None:
+    """Since when runs in time have followed one another up to this one; None: this one was late."""
+    since = _counted_since(state, active)
+    if since is None:
+        return None
+    if state.counted_since is None or state.counted_until is None or since > state.counted_until + _AT_ONCE:
+        state.counted_since = since
+    state.counted_since, state.counted_until = min(since, state.counted_since), now
+    return state.counted_since
+
+
+def _leave_to_be_set_up(state: JobState, since: datetime, now: datetime) -> None:
+    """One line at a time: what falls due apart from one that is still to be set up runs, and is in none."""
+    if state.blocked_since is not None and state.blocked_until is not None and not state.line_is_up:
+        if since > state.blocked_until + _AT_ONCE:
+            return
+        since = min(since, state.blocked_since)
+    state.blocked_since, state.blocked_until, state.line_is_up = since, now, False
+
+
+def _cut(state: JobState, due: int, now: datetime) -> None:
+    """Of the ``due`` first ones there is no room for the oldest; the others wait."""
     concurrency = state.definition.concurrency
     full = max(due - room(concurrency), 0)
     dropped, waiting, ahead = state.plan[:full], state.plan[full:due], state.plan[due:]

@@ -171,6 +171,8 @@ def _occurrences(
             once=recurrence.kind == "once",
         )
         waited = held_up is not None and scheduled_time >= held_up and fires_at <= request.now
+        if request.overdue_first and request.blocked_until is not None:
+            waited = waited and fires_at < request.blocked_until  # what is later is overdue, or in time
         if waited and request.queue:
             bound = None
         elif waited and bound is not None:

@@ -25,10 +25,11 @@ from tests.workflows.domain.states import (
     state,
     told,
 )
+from workflows.contracts.backfill import Paged
 from workflows.contracts.definition import JobDefinition
-from workflows.contracts.job import JobState, RunState
+from workflows.contracts.job import JobState, ManualRun, RunState
 from workflows.contracts.planning import Plan, Stretch
-from workflows.domain import job_changes, job_sources, job_state, overlap, planning
+from workflows.domain import backfill, job_changes, job_sources, job_state, overlap, planning
 from workflows.domain.active import of_loop
 
 OCCURRENCES = 60
@@ -71,7 +72,9 @@ def each_instant(policy: str, room: int, durations: list[int]) -> Came:
     return came
 
 
-def at_the_end(policy: str, room: int, durations: list[int], batch: int) -> tuple[Came, JobState]:
+def at_the_end(
+    policy: str, room: int, durations: list[int], batch: int, catch_up: str
+) -> tuple[Came, JobState]:
     """The job's way: nothing wakes during a run, and the planner is asked for ``batch`` at a time."""
     job = state(
         (),
@@ -79,8 +82,10 @@ def at_the_end(policy: str, room: int, durations: list[int], batch: int) -> tupl
             concurrency={"policy": policy, "max_queued": room},
             max_runs=None,
             ends_at=at(OCCURRENCES).isoformat(),
-            catch_up={"policy": "latest", "grace": GRACE.total_seconds()},
+            catch_up={"policy": catch_up, "grace": GRACE.total_seconds()},
         ),
+        keeps_overdue=True,
+        keeps_line=True,
     )
     came, now, spent = Came(), NOON, iter(durations)
     for _ in range(OCCURRENCES * 4):
@@ -112,7 +117,9 @@ def _end(job: JobState, run: RunState, ended_at: datetime, *, started: datetime)
 
 
 @pytest.mark.parametrize("batch", [50, 7, 1])
-@pytest.mark.parametrize("policy", ["forbid", "queue"])
+@pytest.mark.parametrize(
+    ("policy", "catch_up"), [("forbid", "latest"), ("queue", "latest"), ("queue", "all")]
+)
 @given(
     room=st.integers(1, 6),
     durations=st.lists(
@@ -121,8 +128,10 @@ def _end(job: JobState, run: RunState, ended_at: datetime, *, started: datetime)
         max_size=OCCURRENCES + 1,
     ),
 )
-def test_the_same_runs_and_the_same_skips(policy: str, batch: int, room: int, durations: list[int]) -> None:
-    came, job = at_the_end(policy, room, durations, batch)
+def test_the_same_runs_and_the_same_skips(
+    policy: str, catch_up: str, batch: int, room: int, durations: list[int]
+) -> None:
+    came, job = at_the_end(policy, room, durations, batch, catch_up)
     expected = each_instant(policy, room, durations)
     assert came.ran == expected.ran
     assert sorted(came.skipped) == sorted(expected.skipped)
@@ -306,6 +315,7 @@ def line_of(
     policy: str = "queue",
     catch_up: str = "all",
     keeps_overdue: bool = True,
+    keeps_line: bool = True,
 ) -> JobState:
     """A job with room for one in line, after a run of its first occurrence."""
     job = state(
@@ -315,6 +325,7 @@ def line_of(
             catch_up={"policy": catch_up, "grace": GRACE.total_seconds()},
         ),
         keeps_overdue=keeps_overdue,
+        keeps_line=keeps_overdue and keeps_line,
     )
     job.plan = [one.model_copy(update={"waited": one.scheduled_time in map(at, waited)}) for one in job.plan]
     run = job_sources.begin_planned(job, job.plan[0], at(started if begun is None else begun))
@@ -371,11 +382,12 @@ LINES: dict[str, tuple[dict[str, Any], list[float], int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("keeps_line", [True, False], ids=["now", "begun by 0.3.0"])
 @pytest.mark.parametrize(("given", "left", "skipped"), LINES.values(), ids=LINES)
 def test_what_was_overdue_takes_no_room_in_the_line(
-    given: dict[str, Any], left: list[float], skipped: int
+    given: dict[str, Any], left: list[float], skipped: int, keeps_line: bool
 ) -> None:
-    job = line_of(**given)
+    job = line_of(**given, keeps_line=keeps_line)
     assert (minutes(job), job.stats.skipped, job.stats.missed) == (left, skipped, 0)
 
 
@@ -432,15 +444,25 @@ def retimed(job: JobState, schedule: dict[str, Any]) -> JobDefinition:
 @settings(deadline=None, max_examples=40)
 @given(
     down=st.integers(1, 200),
-    durations=st.lists(st.sampled_from([1, 3, 7, 12, 31]), min_size=301, max_size=301),
-    drops=st.lists(st.sampled_from(["", "", "", "", "", "during", "after"]), min_size=301, max_size=301),
+    durations=st.lists(st.sampled_from([1, 3, 7, 12, 31]), min_size=400, max_size=400),
+    drops=st.lists(st.sampled_from(["", "", "", "", "", "during", "after"]), min_size=400, max_size=400),
+    asked=st.dictionaries(st.integers(0, 250), st.sampled_from(["trigger", "backfill"]), max_size=90),
     grace=st.sampled_from([0, 2, 20, 400]),
     room=st.integers(1, 6),
 )
 def test_everything_an_outage_left_overdue_runs_once_and_in_order(
-    batch: int, down: int, durations: list[int], drops: list[str], grace: int, room: int
+    batch: int,
+    down: int,
+    durations: list[int],
+    drops: list[str],
+    asked: dict[int, str],
+    grace: int,
+    room: int,
 ) -> None:
-    """However long it was, whatever falls due while it is worked off, whatever drops the plan."""
+    """However long it was, whatever falls due or is asked for meanwhile, whatever drops the plan.
+
+    Nothing is skipped but what fell due while a run that was in time, or came from the line, was active.
+    """
     job = state(
         (),
         definition=definition(
@@ -450,23 +472,38 @@ def test_everything_an_outage_left_overdue_runs_once_and_in_order(
         ),
         runs_errands=True,
         keeps_overdue=True,
+        keeps_line=True,
     )
-    now, ran, turns = at(down + 0.5), list[datetime](), zip(durations, drops, strict=True)
+    now, ran, in_time = at(down + 0.5), list[datetime](), list[tuple[datetime, datetime]]()
+    turns = enumerate(zip(durations, drops, strict=True))
     while job.plan or not job.plan_exhausted:
         if not job.plan:
-            asked = job_state.plan_input(job, now).model_copy(update={"limit": batch})
-            job_state.adopt(job, planning.plan(asked), now)
+            request = job_state.plan_input(job, now).model_copy(update={"limit": batch})
+            job_state.adopt(job, planning.plan(request), now)
             continue
-        due = job.plan[0]
-        now = max(now, due.fires_at)
-        takes, drop = next(turns)
-        run = job_sources.begin_planned(job, due, now)
-        ran.append(due.scheduled_time)
+        number, (takes, drop) = next(turns)
+        source = asked.get(number)
+        if source == "trigger":
+            run = job_sources.begin_manual(job, ManualRun(request=f"r{number}", at=now))
+        elif source == "backfill":
+            backfill.give_due_its_time(job, now)
+            key = f"acme/report:b1/2026-11-01T00:{number // 60:02}:{number % 60:02}Z"
+            run = job_sources.begin_backfill(job, key, Paged(at=at(-999)), 1, now)
+        else:
+            due = job.plan[0]
+            now = max(now, due.fires_at)
+            run = job_sources.begin_planned(job, due, now)
+            ran.append(due.scheduled_time)
         if drop == "during":
             job_state.drop_plan(job)
-        now = _end(job, run, now + MINUTE / TENTHS * takes, started=now)
+        ends = now + MINUTE / TENTHS * takes
+        if source or now - (run.waited_until or run.fires_at) <= MINUTE * grace:
+            in_time.append((now, ends))
+        now = _end(job, run, ends, started=now)
         if drop == "after":
             job_state.drop_plan(job)
     assert ran == sorted(set(ran))
     assert [one for one in ran if one <= at(down)] == [at(minute) for minute in range(1, down + 1)]
     assert (len(ran) + job.stats.skipped, job.stats.missed) == (300, 0)
+    left_out = {at(minute) for minute in range(1, 301)} - set(ran)
+    assert all(any(began <= one < ended for began, ended in in_time) for one in left_out)
