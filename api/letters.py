@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from pydantic import Field
 from temporalio.client import (
@@ -14,6 +15,7 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.connection import Connection
@@ -24,6 +26,7 @@ from infra.database.dead_letters import DeadLetters
 from infra.database.errors import DatabaseError
 from infra.database.executions import History
 from infra.temporal.errors import SetupError
+from workflows.contracts import failures
 from workflows.contracts.base import Contract, Instant
 from workflows.contracts.dead_letter import (
     ALIVE_LETTERS,
@@ -195,7 +198,14 @@ class Letters:
         handle = client.get_workflow_handle(dead_letter_workflow_id(key))
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                done: T = await handle.execute_update(update, request, id=update_id, result_type=answer)
+                try:
+                    done: T = await handle.execute_update(update, request, id=update_id, result_type=answer)
+                except WorkflowUpdateFailedError as error:
+                    if not _had_no_answer(error):
+                        raise
+                    # That update has ended for good, perhaps long ago; the letter knows the operation itself.
+                    again = f"{update_id}-{uuid4()}"
+                    done = await handle.execute_update(update, request, id=again, result_type=answer)
                 return done
         except (WorkflowUpdateFailedError, RPCError) as error:
             if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
@@ -211,6 +221,10 @@ class Letters:
                 "you ask again.",
                 headers=LATER,
             ) from None
+
+
+def _had_no_answer(error: WorkflowUpdateFailedError) -> bool:
+    return isinstance(error.cause, ApplicationError) and error.cause.type == failures.NO_ANSWER
 
 
 def _fields(model: type[LetterAnswer], row: LetterRow, **more: Any) -> LetterAnswer:
