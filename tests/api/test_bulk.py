@@ -30,8 +30,11 @@ from workflows.contracts.names import QUERY_VIEW, bulk_workflow_id, job_workflow
 FAR = {"cron": "0 9 1 1 *"}
 COUNT = 60
 
-# A planning that ended as its job was evicted from the cache; as an error it would end the worker.
-pytestmark = pytest.mark.filterwarnings("ignore:Cannot find activity to cancel:UserWarning")
+pytestmark = [
+    pytest.mark.usefixtures("undisturbed"),
+    # A planning that ended as its job was evicted from the cache; as an error it would end the worker.
+    pytest.mark.filterwarnings("ignore:Cannot find activity to cancel:UserWarning"),
+]
 
 
 @contextlib.asynccontextmanager

@@ -20,6 +20,8 @@ from tests.api.sink import Sink
 from workers.main import run
 from workflows.contracts import names
 
+pytestmark = pytest.mark.usefixtures("undisturbed")
+
 
 @asynccontextmanager
 async def working(settings: Settings) -> AsyncIterator[None]:

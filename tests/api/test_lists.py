@@ -8,12 +8,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+import pytest
 
 from api.app import create_app
 from infra.settings import Settings
 from tests.api.conftest import client_of, started
 from tests.api.sink import Sink
 from workers.main import run
+
+pytestmark = pytest.mark.usefixtures("undisturbed")
 
 FAR = {"cron": "0 9 1 1 *"}
 
