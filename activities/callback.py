@@ -39,6 +39,7 @@ def claims_of(
     """The right to the delivery that is about to be sent. ``left``: of ``max_duration``, at ``beat.at``."""
     timeout = inp.definition.timeout
     ends_at = beat.at + min(left, timeout)
+    beat = beat.model_copy(update={"ends_at": ends_at})
     return CallbackClaims(
         task_token=base64.b64encode(info.task_token).decode(),
         workflow_id=info.workflow_id or "",

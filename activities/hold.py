@@ -26,7 +26,7 @@ from workflows.contracts.base import rfc3339
 from workflows.contracts.callback import CallbackClaims
 from workflows.contracts.definition import RESPONSE_MAX
 from workflows.contracts.names import execution_id
-from workflows.domain import history
+from workflows.domain import callback, history
 from workflows.domain.look_ahead import fraction
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ class Hold:
         inherited = inherit(inp, info)
         self.deliveries, self.reaps = inherited.deliveries, inherited.reaps
         self.started_at, self.lateness_ms = inherited.started_at, inherited.lateness_ms
+        self._over = inherited.over
         if inherited.reaped:
             places.telemetry.reaped()
         self._tried_at: datetime | None = None
@@ -139,6 +140,7 @@ class Hold:
         places = self._places
         places.telemetry.held(+1)
         try:
+            self._end_what_is_over()
             if self._stop is not None:
                 raise asyncio.CancelledError
             self._refuse_poison()
@@ -158,6 +160,21 @@ class Hold:
             )
         finally:
             places.telemetry.held(-1)
+
+    def _end_what_is_over(self) -> None:
+        """The target that had the run has used up its time, and never said so: nothing is sent again."""
+        if (over := self._over) is None or over.ends_at is None:
+            return
+        final = self._time_left() <= timedelta(0)
+        raise Ended(
+            "timed_out",
+            fired_at=over.at,
+            status_code=TAKEN_OVER,
+            error=callback.no_end((over.ends_at - over.at).total_seconds()),
+            retryable=not final,
+            reason="max_duration" if final else None,
+            worker=over.worker,
+        )
 
     def _refuse_poison(self) -> None:
         if self.reaps > self.inp.definition.max_reaps:

@@ -31,7 +31,7 @@ class Lease:
         self._places = places
         self._clock = clock
         self._hold_time = hold_time
-        self._length = inp.definition.heartbeat_timeout
+        self._length = info.heartbeat_timeout or inp.definition.heartbeat_timeout
         self._begun = self._clock.elapsed()
         self._fenced: float | None = None
         self._said: HeartbeatDetails | None = None

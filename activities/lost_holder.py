@@ -21,6 +21,8 @@ class Inherited:
     lateness_ms: int | None
     reaped: bool = False
     """The previous holder lost its lease after it may have fired."""
+    over: HeartbeatDetails | None = None
+    """The last word of a run that was with its target until its time was used up: no reap, but its end."""
 
 
 def inherit(inp: AttemptInput, info: activity.Info) -> Inherited:
@@ -29,9 +31,13 @@ def inherit(inp: AttemptInput, info: activity.Info) -> Inherited:
     if info.attempt == 1:
         return known
     lost = HeartbeatDetails.model_validate(info.heartbeat_details[0]) if info.heartbeat_details else None
+    over = lost if lost is not None and lost.ends_at and info.started_time >= lost.ends_at else None
     silent = _may_have_fired_in_silence(inp, info, lost)
     reaped = silent or (
-        lost is not None and lost.phase == "fired" and lost.native_attempt == info.attempt - 1
+        lost is not None
+        and over is None
+        and lost.phase == "fired"
+        and lost.native_attempt == info.attempt - 1
     )
     if lost is None:
         lost_deliveries, lost_reaps, lost_start, lost_lateness = 0, 0, None, None
@@ -44,6 +50,7 @@ def inherit(inp: AttemptInput, info: activity.Info) -> Inherited:
         started_at=known.started_at or lost_start,
         lateness_ms=lost_lateness if known.lateness_ms is None else known.lateness_ms,
         reaped=reaped,
+        over=over,
     )
 
 
@@ -58,5 +65,6 @@ def _may_have_fired_in_silence(inp: AttemptInput, info: activity.Info, lost: Hea
         return lost.phase == "held" and lost.unfenced
     silent = info.attempt - 1
     last_lost_at = info.current_attempt_scheduled_time - NATIVE_RETRY
-    first_began = last_lost_at - silent * inp.definition.heartbeat_timeout - (silent - 1) * NATIVE_RETRY
+    lease = info.heartbeat_timeout or inp.definition.heartbeat_timeout
+    first_began = last_lost_at - silent * lease - (silent - 1) * NATIVE_RETRY
     return first_began >= inp.fires_at - START_COUNTS_FOR

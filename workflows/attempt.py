@@ -16,6 +16,7 @@ from workflows.contracts.base import rfc3339
 from workflows.contracts.failures import ATTEMPT_FAILED
 from workflows.contracts.job import FiredSignal, StopIntent
 from workflows.contracts.names import ATTEMPT_ACTIVITY, DUE_QUEUE, MAIN_QUEUE
+from workflows.domain import callback
 
 HELD_LEASES = 10
 """Leases that may be lost while a run is only held; they are no reaps, but they end somewhere."""
@@ -51,7 +52,7 @@ class AttemptCall:
             result_type=AttemptReport,
             task_queue=MAIN_QUEUE if inp.fires_at > now else DUE_QUEUE,
             schedule_to_close_timeout=_schedule_to_close(inp, now),
-            heartbeat_timeout=inp.definition.heartbeat_timeout,
+            heartbeat_timeout=callback.lease(inp.definition, _time_left(inp, max(inp.fires_at, now))),
             retry_policy=RetryPolicy(
                 initial_interval=NATIVE_RETRY,
                 backoff_coefficient=1.0,
@@ -136,11 +137,14 @@ def _reaps_left(inp: AttemptInput) -> int:
 
 def _schedule_to_close(inp: AttemptInput, now: datetime) -> timedelta:
     """A backstop only; the worker itself enforces ``timeout`` and ``max_duration``."""
-    definition = inp.definition
-    spent = now - inp.first_started_at if inp.first_started_at else timedelta(0)
-    left = max(definition.max_duration - spent, timedelta(0))
-    leases = definition.heartbeat_timeout * (_reaps_left(inp) + 1)
-    return max(inp.fires_at - now, timedelta(0)) + left + leases + BACKSTOP
+    leases = inp.definition.heartbeat_timeout * (_reaps_left(inp) + 1)
+    return max(inp.fires_at - now, timedelta(0)) + _time_left(inp, now) + leases + BACKSTOP
+
+
+def _time_left(inp: AttemptInput, at: datetime) -> timedelta:
+    """What is left then of ``max_duration``, which counts from the first firing of the execution."""
+    spent = at - inp.first_started_at if inp.first_started_at else timedelta(0)
+    return max(inp.definition.max_duration - spent, timedelta(0))
 
 
 def _summary(inp: AttemptInput) -> str:

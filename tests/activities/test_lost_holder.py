@@ -33,6 +33,45 @@ async def test_only_a_lease_lost_by_the_previous_holder_while_it_fired_is_a_reap
     assert worker.target.written[0][2].execution_id.endswith(":1")
 
 
+def with_target(ends_in: float, **fields: object) -> HeartbeatDetails:
+    """The word that renews the lease of a run that its target took over; seconds from now."""
+    ends_at = NOON + SECOND * ends_in
+    return left("fired", deliveries=1, at=ends_at - 40 * SECOND, ends_at=ends_at, worker="lost", **fields)
+
+
+@pytest.mark.parametrize(
+    ("last", "native", "came_to"),
+    [
+        pytest.param(with_target(0.5), 2, ("succeeded", 2, 1), id="its time is not used up"),
+        pytest.param(with_target(0), 2, ("timed_out", 1, 0), id="its time is used up"),
+        pytest.param(with_target(-5), 3, ("timed_out", 1, 0), id="and the last holder left no word"),
+        pytest.param(with_target(-5, reaps=2), 2, ("timed_out", 1, 2), id="and leases were lost before"),
+        pytest.param(
+            with_target(-5, reaps=3), 2, ("timed_out", 1, 3), id="and no lease may be lost any more"
+        ),
+    ],
+)
+async def test_a_target_that_used_up_its_time_is_no_lost_holder(
+    last: HeartbeatDetails, native: int, came_to: tuple[str, int, int]
+) -> None:
+    worker = Worker(attempt(-60, definition={"timeout": 40}), native_attempt=native, left=last)
+    if came_to[0] == "succeeded":
+        report = await worker.report()
+    else:
+        with pytest.raises(ApplicationError) as failed:
+            await worker.report()
+        report = AttemptReport.model_validate(failed.value.details[0])
+        assert (report.error, report.fired_at) == ("the target did not report an end within 40 s", last.at)
+        assert (report.status_code, report.retryable, report.reason, report.worker) == (
+            202,
+            True,
+            None,
+            "lost",
+        )
+        assert worker.target.written == []
+    assert (report.outcome, report.deliveries, report.reaps) == came_to
+
+
 LEASE = attempt().definition.heartbeat_timeout
 
 SILENT: dict[str, tuple[int, HeartbeatDetails | None, float, int]] = {

@@ -194,7 +194,7 @@ async def test_a_run_is_replaced_once_its_target_has_been_told(
 async def test_an_attempt_is_timed_out_when_its_time_is_used_up(
     api: httpx.AsyncClient, start: Any, sink: Sink
 ) -> None:
-    """Not by a clock of ours that nobody holds against the run, but at the target's next word."""
+    """At the target's next word already."""
     run = await start("overdue", timeout="PT1S", retry={"max_attempts": 1})
     claims = TOKENS.open(run.url.rpartition("/")[2])
     assert (claims.ends_by, claims.ends_at - claims.sent_at) == ("timeout", timedelta(seconds=1))
@@ -205,6 +205,40 @@ async def test_an_attempt_is_timed_out_when_its_time_is_used_up(
     assert "`timeout` allows 1 s" in late.json()["detail"]
     found = await ended(api, run, "dead_lettered")
     assert found["attempts"][0]["outcome"] == "timed_out"
+
+
+@pytest.mark.parametrize(
+    ("bounds", "reason", "tried"),
+    [
+        ({"timeout": "PT3S"}, None, [("1", "timed_out"), ("2", "succeeded")]),
+        ({"max_duration": "PT3S"}, "max_duration", [("1", "timed_out")]),
+    ],
+    ids=["timeout", "max_duration"],
+)
+async def test_a_target_that_never_says_a_word_is_timed_out_though_its_lease_is_longer(
+    api: httpx.AsyncClient, start: Any, sink: Sink, target: httpx.AsyncClient,
+    bounds: dict[str, str], reason: str | None, tried: list[tuple[str, str]],
+) -> None:  # fmt: skip
+    """It is no reap: the attempt has had its time, and the next one, if there is one, follows."""
+    job = f"mute-{next(iter(bounds)).replace('_', '-')}"
+    run = await start(job, heartbeat_timeout="PT1H", **bounds)
+    claims = TOKENS.open(run.url.rpartition("/")[2])
+    if reason is None:
+        again = Run(target, (await sink.delivery(f"/accept/{job}", 2)).headers)
+        assert (again.execution_id, again.delivery) == (f"{run.key}:2", 1)
+        late = await run("complete")
+        assert (late.status_code, late.json()["outcome"]) == (409, "timed_out"), late.text
+        assert (await again("complete")).status_code == 204
+    found = await ended(api, run, "succeeded" if reason is None else "dead_lettered")
+    assert found["reason"] == reason
+    assert [(one["execution_id"].rpartition(":")[2], one["outcome"]) for one in found["attempts"]] == tried
+    first = found["attempts"][0]
+    assert (first["delivery"], first["status_code"], first["answer"]) == (1, 202, None)
+    assert first["error"] == "the target did not report an end within 3 s"
+    assert datetime.fromisoformat(first["ended_at"]) >= claims.ends_at
+    job_now = (await api.get(f"/v1/jobs/{job}")).json()
+    assert job_now["stats"]["runs"] == 1
+    assert len(sink.at(f"/accept/{job}")) == len(tried)
 
 
 async def test_a_silent_run_that_was_asked_to_stop_is_given_up_with_its_lease(

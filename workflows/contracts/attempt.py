@@ -119,6 +119,8 @@ class HeartbeatDetails(Contract):
     at: Instant
     unfenced: bool = False
     """This holder may fire without a word before: its start counts as its fence."""
+    ends_at: Instant | None = None
+    """When the time of this attempt is used up, which its target has taken over."""
 
 
 class AttemptReport(Contract):

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from workflows.contracts.attempt import AttemptReport
 from workflows.contracts.callback import CallbackClaims
+from workflows.contracts.definition import JobDefinition
 
 ACCEPTED = 202
 """The status with which the target took the run over."""
 MAX_RETRY_AFTER_S = 3600.0
 """As of a Retry-After header: semantics.md, Attempts."""
+LEAST_LEASE = timedelta(seconds=3)
+
+
+def lease(definition: JobDefinition, left: timedelta) -> timedelta:
+    """How long nobody may say a word of a run. ``left``: of ``max_duration``, when the attempt is due.
+
+    No longer than the attempt may last: of a silent target, the end of its lease is the first that is seen.
+    """
+    if definition.completion != "callback":
+        return definition.heartbeat_timeout
+    return min(definition.heartbeat_timeout, max(min(definition.timeout, left), LEAST_LEASE))
+
+
+def no_end(within_s: float) -> str:
+    """The error of an attempt whose target has used up its time, in seconds."""
+    return f"the target did not report an end within {within_s:g} s"
 
 
 def succeeded(claims: CallbackClaims, answer: str | None, at: datetime) -> AttemptReport:
@@ -32,7 +49,7 @@ def timed_out(claims: CallbackClaims, at: datetime) -> AttemptReport:
         claims,
         at,
         outcome="timed_out",
-        error=f"the target did not report an end within {claims.timeout_s:g} s",
+        error=no_end(claims.timeout_s),
         retryable=not final,
         reason="max_duration" if final else None,
     )
