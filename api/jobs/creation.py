@@ -26,11 +26,12 @@ from temporalio.service import RPCError, RPCStatusCode
 from api.connection import Connection
 from api.jobs.reading import row_of_view
 from api.jobs.refs import Refs
+from api.jobs.tombstones import bury
 from api.problem_table import LATER
 from api.problems import Kind, ProblemError
 from api.request_id import current_request_id
 from infra.database.admission import Draft, Reservation
-from infra.database.errors import DatabaseError, ReservationRefused
+from infra.database.errors import DatabaseError, JobExists, ReservationRefused
 from infra.database.jobs import JobIndex
 from infra.database.stored_job import StoredJob
 from infra.settings import Settings
@@ -101,13 +102,10 @@ class Creation:
     ) -> list[Reservation | ReservationRefused | ProblemError]:
         """:meth:`create` for many of one tenant: one transaction before the starts, and one after."""
         client = await connection.client()
-        reserved = await self._index.reserve_all(
-            news[0].tenant,
-            [self._draft(new) for new in news],
-            max_jobs=self._settings.max_jobs,
-            create_rate=self._settings.create_rate,
-            now=news[0].accepted,
-        )
+        reserved = await self._reserve(news)
+        in_the_way = [one for one in reserved if isinstance(one, JobExists)]
+        if await bury(connection, self._index, news[0].tenant, in_the_way, news[0].accepted):
+            reserved = await self._reserve(news)
         starts = asyncio.Semaphore(STARTS_AT_ONCE)
         silent = asyncio.Event()
 
@@ -139,6 +137,15 @@ class Creation:
         for place, problem in (await self._activate(client, begun)).items():
             results[place] = problem
         return results
+
+    async def _reserve(self, news: Sequence[NewJob]) -> list[Reservation | ReservationRefused]:
+        return await self._index.reserve_all(
+            news[0].tenant,
+            [self._draft(new) for new in news],
+            max_jobs=self._settings.max_jobs,
+            create_rate=self._settings.create_rate,
+            now=news[0].accepted,
+        )
 
     def _draft(self, new: NewJob) -> Draft:
         return self._index.draft(
@@ -215,6 +222,7 @@ def initial_state(reserved: StoredJob, *, paused: bool) -> JobState:
         keeps_overdue=True,
         stops_unsure=True,
         keeps_line=True,
+        keeps_sent=True,
     )
 
 

@@ -158,38 +158,39 @@ async def put_job(
     for last_try in (False, True):
         try:
             found = await state.refs.find(state.temporal, caller.tenant, job_id)
+            if absent:
+                await view_of(state.temporal, found)  # 404 if it is deleted, and only the index is behind
+                raise ProblemError(
+                    Kind.REVISION_MISMATCH,
+                    "The job exists already; leave If-None-Match out to replace it, or choose another id.",
+                )
+            edited = await state.editing.replace(
+                found,
+                intake.definition,
+                if_match=wanted,
+                by=caller.subject,
+                update_id=f"edit-{state.random_name()}",
+            )
         except ProblemError as problem:
             if problem.kind is not Kind.NOT_FOUND:
                 raise
             if wanted is not None:
                 raise mismatch(None) from None
-            try:
-                new = settle_new(
-                    intake,
-                    caller,
-                    fingerprint=fingerprint(f"PUT /v1/jobs/{job_id}", document),
-                    key=None,
-                    now=state.clock(),
-                    settings=state.settings,
-                )
-                return await _create(state, new)
-            except JobExists:
-                if last_try:
-                    raise
-                continue
-        if absent:
-            raise ProblemError(
-                Kind.REVISION_MISMATCH,
-                "The job exists already; leave If-None-Match out to replace it, or choose another id.",
-            )
-        edited = await state.editing.replace(
-            found,
-            intake.definition,
-            if_match=wanted,
-            by=caller.subject,
-            update_id=f"edit-{state.random_name()}",
+        else:
+            return await _edited(state, caller, "replace", edited)
+        new = settle_new(
+            intake,
+            caller,
+            fingerprint=fingerprint(f"PUT /v1/jobs/{job_id}", document),
+            key=None,
+            now=state.clock(),
+            settings=state.settings,
         )
-        return await _edited(state, caller, "replace", edited)
+        try:
+            return await _create(state, new)
+        except JobExists:
+            if last_try:
+                raise
     raise AssertionError("unreachable")
 
 

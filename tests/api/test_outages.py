@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import httpx
 import pytest
+import sqlalchemy as sa
 from fastapi import FastAPI
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -22,6 +23,7 @@ from api.jobs.creation import initial_state, start_job
 from api.jobs.sweeper import UNFINISHED_AFTER, Sweeper
 from api.state import AppState
 from infra.database.errors import DatabaseUnavailable
+from infra.database.schema import jobs
 from infra.settings import Settings
 from tests.api.conftest import client_of, settings_in, started
 from tests.api.relay import relay_to
@@ -99,6 +101,36 @@ async def test_a_process_that_never_saw_the_job_finds_it_by_visibility(
     found = [answer.json() for answer in answers if answer.status_code == 200]
     assert found, answers[-1].text
     assert found[-1]["revision"] == 3
+
+
+@pytest.mark.parametrize("call", ["post", "put", "put-if-absent", "batch"])
+async def test_a_deletion_that_the_index_has_not_heard_of_frees_the_id(
+    live: FastAPI, api: httpx.AsyncClient, sink: Sink, live_temporal: Client, call: str
+) -> None:
+    """As after a time without the database: the job's row says that it is active, the job that it is not."""
+    job = f"unheard-{call}"
+    body = {"id": job, "schedule": FAR, "target": sink.target("/unheard")}
+    assert (await api.post("/v1/jobs", json=body)).status_code == 201
+    assert (await api.delete(f"/v1/jobs/{job}")).status_code == 200
+    await live_temporal.get_workflow_handle(job_workflow_id("acme", job)).result()  # all is written
+    await live.state.carillon.database.write(
+        lambda connection: connection.execute(
+            sa.update(jobs).where(jobs.c.job == job).values(status="active", change=jobs.c.change - 1)
+        )
+    )
+    assert [one["id"] for one in (await api.get("/v1/jobs", params={"q": job})).json()["items"]] == [job]
+    if call == "batch":
+        [answer] = (await api.post("/v1/jobs/batch", json={"jobs": [body]})).json()["results"]
+        assert (answer["status"], answer["job"]["revision"]) == (201, 2)
+        return
+    headers = {"if-none-match": "*"} if call == "put-if-absent" else {}
+    created = await (
+        api.post("/v1/jobs", json=body)
+        if call == "post"
+        else api.put(f"/v1/jobs/{job}", json=body, headers=headers)
+    )
+    assert (created.status_code, created.json()["revision"]) == (201, 2), created.text
+    assert (await api.get(f"/v1/jobs/{job}")).json()["revision"] == 2
 
 
 async def test_both_away_is_a_503_that_comes_soon(tmp_path: Path) -> None:
