@@ -218,6 +218,7 @@ class Fleet:
             keeps_overdue=True,
             stops_unsure=True,
             keeps_line=True,
+            keeps_sent=True,
             **state_fields,
         )
         handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(

@@ -55,7 +55,7 @@ class Grouping(Asking):
             return True
         if job_group.due(run) > now:
             await self._until_attempt(run, job_group.due(run))
-        elif run.not_after is not None and now > run.not_after:
+        elif job_group.is_late(state, run, now):
             job_state.late(state, run, now)
         elif self._must_ask(now):
             await self._ask_group(run, group)

@@ -29,7 +29,8 @@ from tests.workflows.asking import (
 )
 from tests.workflows.grouped import Group, is_queued, order
 from workflows.contracts import names
-from workflows.contracts.job import TriggerRequest
+from workflows.contracts.attempt import Occurrence
+from workflows.contracts.job import RunState, TriggerRequest
 from workflows.domain import group as group_rules
 
 UPDATES = True
@@ -181,6 +182,32 @@ async def test_a_run_that_is_late_before_it_could_ask_is_missed(fleet: Fleet, si
     await fleet.restarted(after=(soon - from_now(0)).total_seconds() + 1.5)
     assert [row.outcome for row in await stored(fleet, late, bool)] == ["missed"]
     assert (await group.until(lambda found: True)).held == 0
+
+
+async def test_a_run_that_was_sent_before_its_job_joined_a_group_is_sent_again_however_late(
+    fleet: Fleet, sink: Sink
+) -> None:
+    """Its lease was lost behind the edit, and by then it is past its grace: it may have arrived."""
+    group, at_ = await Group.made(fleet, sink), from_now(-60)
+    job = fresh("sent")
+    key = names.scheduled_key(TENANT, job, at_)
+    run = RunState(
+        occurrence=Occurrence(key=key, scheduled_time=at_, fires_at=at_),
+        fires_at=at_,
+        not_after=at_ + timedelta(seconds=10),
+        deliveries=1,
+        reaps=1,
+        started_at=at_,
+        run_number=1,
+    )
+    definition = group.definition("/sent", catch_up={"policy": "none", "grace": 10})
+    sent = await fleet.create(
+        job, {**definition, "schedule": {"at": at(at_)}}, cursor=at_, run=run, served=[at_], scheduled_runs=1
+    )
+    [arrival] = await sink.wait_for("/sent", 1)
+    assert (arrival.key, arrival.headers["carillon-delivery"]) == (key, "2")
+    assert [(row.key, row.outcome) for row in await stored(fleet, sent, ended)] == [(key, "succeeded")]
+    await group.is_empty()
 
 
 async def test_a_grant_that_finds_no_run_is_given_back(fleet: Fleet, sink: Sink) -> None:

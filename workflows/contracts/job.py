@@ -173,6 +173,9 @@ class JobState(Contract):
     keeps_line: bool = False
     """Set from the beginning; in histories that 0.3.0 began, a backfill or trigger makes the line reach over
     what is overdue."""
+    keeps_sent: bool = False
+    """Set from the beginning; in histories that 0.3.0 began, a run whose lease was lost and that is to ask
+    for a place in a group is missed behind its ``not_after``, though it was sent."""
     open_letters: list[str] = []
     """Keys of the job's open dead letters, oldest first."""
     reruns: list[str] = []

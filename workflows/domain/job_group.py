@@ -12,6 +12,7 @@ from workflows.contracts.errands import LeaveGroup
 from workflows.contracts.group import GroupAsk, GroupGrant, GroupLeave, GroupPlace
 from workflows.contracts.job import JobState, RunState
 from workflows.domain import errands, look_ahead
+from workflows.domain.active import is_unserved
 
 BACKSTOP = timedelta(hours=1)
 """What an attempt is given beyond the time it can need (``workflows.attempt``)."""
@@ -67,6 +68,14 @@ def holds(state: JobState, grant: GroupGrant) -> bool:
     if place is None or (place.group, place.key) != (grant.group, grant.key):
         return False
     return place.token is not None and place.token >= grant.token
+
+
+def is_late(state: JobState, run: RunState, now: datetime) -> bool:
+    """Whether a run that is to ask for its place came too late for it. What may have been sent never does:
+    its job may have joined the group behind that, and has to send it again."""
+    if state.keeps_sent and not is_unserved(run):
+        return False
+    return run.not_after is not None and now > run.not_after
 
 
 def has_place(state: JobState, run: RunState, now: datetime) -> bool:

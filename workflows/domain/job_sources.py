@@ -154,6 +154,7 @@ def alone(state: JobState) -> JobState:
         hints=state.hints,
         tzdata=state.tzdata,
         runs_errands=True,
+        keeps_sent=True,
     )
 
 
