@@ -25,6 +25,7 @@ from workflows.contracts.names import SIGNAL_FIRED
 
 TAKEN_OVER = 202
 TELL_WITHIN = timedelta(seconds=2)
+SAY_AGAIN_S = 0.3
 NO_PUBLIC_URL = (
     "this worker has no CARILLON_PUBLIC_URL, so it cannot tell the target of a job with completion "
     "`callback` where to report; nothing was sent"
@@ -81,9 +82,18 @@ class Callbacks:
     async def hand_over(self, claims: CallbackClaims, fences: Fences) -> None:
         """Renew the lease once more with what the API will renew it with, and tell the job that the run
         has fired, so that a pause need not wait to say so. Bounded; nothing depends on its success."""
-        passed, _ = await asyncio.gather(fences.pass_with(claims.beat), self._tell(claims))
+        passed, _ = await asyncio.gather(self._last_word(claims, fences), self._tell(claims))
         if passed is Passed.GONE:
             log.info("%s attempt %d was ended before its 202 was read", claims.key, claims.attempt)
+
+    async def _last_word(self, claims: CallbackClaims, fences: Fences) -> Passed:
+        """Said twice: a beat that was on its way when the 202 came may reach the server after the first,
+        and does not tell when the attempt ends."""
+        passed = await fences.pass_with(claims.beat)
+        if passed in (Passed.YES, Passed.UNKNOWN):
+            await asyncio.sleep(SAY_AGAIN_S)
+            await fences.pass_with(claims.beat)
+        return passed
 
     async def _tell(self, claims: CallbackClaims) -> None:
         job = activity.client().get_workflow_handle(claims.workflow_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from temporalio.activity import ActivityCancellationDetails, _CompleteAsyncError
@@ -104,6 +105,24 @@ async def test_a_delivery_carries_a_token_for_itself() -> None:
     assert (claims.beat.started_at, claims.beat.lateness_ms) == (first_at, 7), "of the first firing"
     assert (claims.ends_by, claims.ends_at) == ("timeout", NOON + timedelta(hours=2))
     assert claims.expires_at > claims.ends_at
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [([], 2), ([Passed.UNKNOWN], 2), ([Passed.GONE], 1), ([Passed.CANCELLED], 1)],
+    ids=["taken", "the server silent", "ended meanwhile", "to be stopped"],
+)
+async def test_the_last_word_of_a_worker_tells_when_its_attempt_ends(
+    answers: list[Passed], said: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a beat from before the 202 reaches the server after it: it is said once more."""
+    made, over = worker(fences=answers)
+    await outcome(made)
+    [claims] = over.made
+    monkeypatch.setattr(over, "_tell", AsyncMock())
+    await Callbacks.hand_over(over, claims, made.fences)
+    assert [details for _, details in made.fences.asked] == [claims.beat] * said
+    assert claims.beat.ends_at == claims.ends_at
 
 
 async def test_what_is_left_of_max_duration_ends_an_attempt_before_its_timeout() -> None:
