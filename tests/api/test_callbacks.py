@@ -105,8 +105,14 @@ async def test_a_run_that_fails_is_tried_again_with_a_token_of_its_own(
     assert (await first("fail", {"error": "locked", "retry_after": 0})).status_code == 204
     second = Run(target, (await sink.delivery("/accept/fails", 2)).headers)
     assert (second.key, second.execution_id) == (first.key, first.key + ":2")
-    stale = await first("complete")
-    assert (stale.status_code, stale.json()["outcome"]) == (409, "failed")
+    others = [
+        ("complete", None),
+        ("fail", {"error": "locked", "retryable": False}),
+        ("fail", {"error": "locked"}),
+    ]
+    for what, body in others:
+        stale = await first(what, body)
+        assert (stale.status_code, stale.json()["outcome"]) == (409, "failed"), (what, body)
     assert (await second("fail", {"error": "unknown", "retryable": False})).status_code == 204
     found = await ended(api, second, "dead_lettered")
     assert [(one["outcome"], one["error"]) for one in found["attempts"]] == [

@@ -66,12 +66,12 @@ def is_over(claims: CallbackClaims, now: datetime) -> bool:
 
 def is_repeat(claims: CallbackClaims, ended: AttemptReport, said: AttemptReport) -> bool:
     """Whether the attempt ended by the very report that is given again, which then succeeds again."""
-    return (ended.deliveries, ended.outcome, ended.answer, ended.error) == (
-        claims.delivery,
-        said.outcome,
-        said.answer,
-        said.error,
-    )
+    return ended.deliveries == claims.delivery and _said(ended) == _said(said)
+
+
+def _said(report: AttemptReport) -> tuple[object, ...]:
+    """What the target decides of it."""
+    return (report.outcome, report.answer, report.error, report.retryable, report.retry_after_s)
 
 
 def _report(claims: CallbackClaims, at: datetime, **what: Any) -> AttemptReport:
