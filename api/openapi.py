@@ -31,6 +31,8 @@ in UTC, durations ISO 8601 (`PT90S`) or a number of seconds. Everything that is 
 problem document (RFC 9457).
 """
 SCHEME = "token"
+_UNSAID = "Successful Response"
+"""What the framework says of an answer of which nothing is said."""
 _REF = "#/components/schemas/{model}"
 
 
@@ -57,7 +59,7 @@ def body(
 def problems(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
     """``responses`` of a call: one entry a status, with every problem it may carry."""
     found: dict[int | str, list[Kind]] = {}
-    for kind in kinds:
+    for kind in dict.fromkeys(kinds):
         found.setdefault(kind.status, []).append(kind)
     return {status: _response(int(status), kinds_) for status, kinds_ in found.items()}
 
@@ -121,10 +123,7 @@ def document(app: FastAPI) -> dict[str, Any]:
 
 def _patch_schema(job: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """Any field of a definition, or null to give it its default back."""
-    properties = {
-        name: {"anyOf": [{key: value for key, value in field.items() if key != "default"}, {"type": "null"}]}
-        for name, field in job["properties"].items()
-    }
+    properties = {name: _or_null(field) for name, field in job["properties"].items()}
     return {
         "title": patch["title"],
         "description": patch["description"],
@@ -132,6 +131,12 @@ def _patch_schema(job: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
         "properties": properties,
         "additionalProperties": False,
     }
+
+
+def _or_null(field: dict[str, Any]) -> dict[str, Any]:
+    said: dict[str, Any] = {key: field[key] for key in ("title", "description") if key in field}
+    inner = {key: value for key, value in field.items() if key not in ("default", *said)}
+    return {"anyOf": [inner, {"type": "null"}], **said}
 
 
 def methods_of(made: dict[str, Any], path: str) -> list[str]:
@@ -144,12 +149,25 @@ def methods_of(made: dict[str, Any], path: str) -> list[str]:
 
 
 def _mend(made: dict[str, Any]) -> None:
-    """Takes out the framework's own 422, and says that a schedule's unused forms are left out."""
+    """Takes out the framework's own words, and says that a schedule's unused forms are left out."""
     for path in made["paths"].values():
         for operation in path.values():
             answer = operation.get("responses", {}).get("422", {}).get("content", {})
             if "HTTPValidationError" in str(answer):
                 operation["responses"]["422"] = _response(422, [Kind.INVALID])
+            for response in operation.get("responses", {}).values():
+                if response["description"] == _UNSAID:
+                    response["description"] = _said(response, made["components"]["schemas"])
     for name, schema in made["components"]["schemas"].items():
         if name.startswith(("Schedule", "ExceptWindow")):
             schema.pop("required", None)
+
+
+def _said(response: dict[str, Any], schemas: dict[str, Any]) -> str:
+    """The first sentence of the shape that is answered."""
+    content = next(iter(response.get("content", {}).values()), None)
+    if content is None:
+        return "Done, with nothing to say."
+    name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+    description: str = schemas.get(name, {}).get("description", "What was asked for.")
+    return " ".join(description.partition("\n\n")[0].split())

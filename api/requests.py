@@ -34,11 +34,15 @@ class JobRequest(JobDefinition):
     model_config = ConfigDict(extra="forbid")
 
     id: str | None = Field(default=None, pattern=f"^{JOB_ID_PATTERN}$")
+    """Absent: made from the Idempotency-Key, or generated."""
     paused: bool = False
+    """Whether it starts paused; a change of the job leaves its pause alone."""
 
 
 class BatchBody(RequestBody):
-    jobs: list[JobRequest] = Field(min_length=1, max_length=BATCH_MAX)
+    jobs: list[JobRequest] = Field(
+        min_length=1, max_length=BATCH_MAX, description="Each as for the creation of one job."
+    )
 
 
 class JobPatch(RequestBody):
@@ -48,7 +52,7 @@ class JobPatch(RequestBody):
 
 
 class PauseBody(RequestBody):
-    reason: str = Field(default="", max_length=500)
+    reason: str = Field(default="", max_length=500, description="For people; shown with the job.")
     until: Instant | None = Field(default=None, description="Resumes by itself then; absent: when asked to.")
 
 
@@ -129,7 +133,7 @@ class BulkFilterBody(RequestBody):
 
 class BulkBody(RequestBody):
     filter: BulkFilterBody
-    action: JobAction
+    action: JobAction = Field(description="What is done with each.")
     dry_run: bool = Field(default=False, description="Only count, and name the first jobs.")
 
 
@@ -199,9 +203,9 @@ class PreviewBody(RequestBody):
     model_config = ConfigDict(populate_by_name=True)
 
     schedule: Schedule
-    spread: Duration | None = None
+    spread: Duration | None = Field(default=None, description="As in a job; shown in `fires_at`.")
     from_: Instant | None = Field(default=None, alias="from", description="Absent: now.")
-    count: int = Field(default=10, ge=1, le=MAX_COUNT)
+    count: int = Field(default=10, ge=1, le=MAX_COUNT, description="Occurrences to show.")
 
 
 REQUEST_MODELS: tuple[type[BaseModel], ...] = (

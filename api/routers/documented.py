@@ -20,7 +20,8 @@ KeyHeader = Annotated[
     ),
 ]
 IfMatchHeader = Annotated[
-    str | None, Header(alias="If-Match", description="The ETag of the job as you know it.")
+    str | None,
+    Header(alias="If-Match", description="The ETag as you know it: of the job, or of the tenant's settings."),
 ]
 ALWAYS = (
     Kind.UNAUTHENTICATED, Kind.FORBIDDEN, Kind.TOO_MANY_REQUESTS, Kind.INTERNAL, Kind.KEYS_UNAVAILABLE,

@@ -106,7 +106,8 @@ async def trigger_job(
 ) -> JSONResponse:
     """Works on paused and completed jobs too. The same `request` runs once.
 
-    While a run is active this is a 409 that names it, unless `force` is true: then both run side by side.
+    While a run is active the job's `concurrency.policy` decides: under `forbid` this is a 409 that names it.
+    With `force` both run side by side.
     """
     found = await state.refs.find(state.temporal, caller.tenant, existing_id(job_id))
     document = await read_object(request, may_be_empty=True)

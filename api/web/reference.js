@@ -3,7 +3,7 @@ const token = document.getElementById("token");
 token.value = sessionStorage.getItem("carillon-token") || "";
 token.addEventListener("input", () => sessionStorage.setItem("carillon-token", token.value));
 
-async function send(form) {
+async function send(form, show) {
   const query = new URLSearchParams();
   const headers = {};
   let path = form.dataset.path;
@@ -18,12 +18,32 @@ async function send(form) {
   if (body) headers["content-type"] = "application/json";
   const search = query.size ? `?${query}` : "";
   const response = await fetch(path + search, { method: form.dataset.method, headers, body: body?.value });
+  const named = ["etag", "location", "retry-after"].filter((name) => response.headers.has(name));
+  const lines = named.map((name) => `${name}: ${response.headers.get(name)}`);
+  const head = [`${response.status} ${response.statusText}`, ...lines, "", ""].join("\n");
+  if (response.headers.get("content-type")?.startsWith("text/event-stream")) return follow(response, head, show);
   const text = await response.text();
   let shown = text;
   try { shown = JSON.stringify(JSON.parse(text), null, 2); } catch { /* not JSON: shown as it is */ }
-  const named = ["etag", "location", "retry-after"].filter((name) => response.headers.has(name));
-  const lines = named.map((name) => `${name}: ${response.headers.get(name)}`);
-  return [`${response.status} ${response.statusText}`, ...lines, "", shown].join("\n");
+  show(head + shown);
+}
+
+/* A stream has no end of its own: what came last is shown as it comes, until the page is left. */
+async function follow(response, head, show) {
+  let text = "";
+  for await (const part of chunks(response.body.pipeThrough(new TextDecoderStream()))) {
+    text = (text + part).slice(-20000);
+    show(head + text);
+  }
+}
+
+async function* chunks(stream) {
+  const reader = stream.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    yield value;
+  }
 }
 
 for (const form of document.querySelectorAll("form")) {
@@ -32,6 +52,7 @@ for (const form of document.querySelectorAll("form")) {
     const out = form.querySelector("pre");
     out.hidden = false;
     out.textContent = "…";
-    out.textContent = await send(form).catch((error) => String(error));
+    const show = (text) => { out.textContent = text; };
+    await send(form, show).catch((error) => show(String(error)));
   });
 }

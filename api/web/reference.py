@@ -92,10 +92,16 @@ def _parameters(parameters: list[dict[str, Any]]) -> str:
         return ""
     rows = "".join(
         f"<tr><td><code>{html.escape(item['name'])}</code></td><td>{html.escape(item['in'])}</td>"
-        f"<td>{_type(item.get('schema', {}))}</td><td>{_inline(_text_of(item))}</td></tr>"
+        f"<td>{_type(_without_null(item.get('schema', {})))}</td><td>{_inline(_text_of(item))}</td></tr>"
         for item in parameters
     )
     return f"<h4>Parameters</h4><table>{rows}</table>"
+
+
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """A parameter is there or left out: nobody can send null in it."""
+    kinds = [inner for inner in schema.get("anyOf", []) if inner.get("type") != "null"]
+    return {"anyOf": kinds} if kinds else schema
 
 
 def _text_of(parameter: dict[str, Any]) -> str:
@@ -131,7 +137,8 @@ def _answers(responses: dict[str, Any]) -> str:
 def _form(method: str, path: str, operation: dict[str, Any]) -> str:
     fields = "".join(
         f"<label>{html.escape(item['name'])}"
-        f'<input name="{html.escape(item["name"])}" data-in="{html.escape(item["in"])}"></label>'
+        f'<input name="{html.escape(item["name"])}" data-in="{html.escape(item["in"])}"'
+        f"{' required' if item.get('required') else ''}></label>"
         for item in operation.get("parameters", [])
     )
     content = operation.get("requestBody", {}).get("content", {})
@@ -158,7 +165,11 @@ def _shape(name: str, schema: dict[str, Any]) -> str:
 
 
 def _type(schema: dict[str, Any]) -> str:
-    return " or ".join(dict.fromkeys(_types(schema)))
+    """The kind of value, its bounds, and what it is when left out."""
+    default = schema.get("default")
+    unsaid = default in (None, "", []) or isinstance(default, dict)  # of a shape: its own fields say it
+    shown = "" if unsaid else f", default <code>{_text(json.dumps(default))}</code>"
+    return " or ".join(dict.fromkeys(_types(schema))) + shown
 
 
 def _types(schema: dict[str, Any]) -> Iterator[str]:
@@ -169,18 +180,33 @@ def _types(schema: dict[str, Any]) -> Iterator[str]:
         for inner in schema["anyOf"]:
             yield from _types(inner)
     elif "enum" in schema:
-        yield " · ".join(f"<code>{html.escape(str(value))}</code>" for value in schema["enum"])
+        yield " · ".join(f"<code>{_text(value)}</code>" for value in schema["enum"])
     elif "const" in schema:
-        yield f"<code>{html.escape(str(schema['const']))}</code>"
+        yield f"<code>{_text(schema['const'])}</code>"
     elif schema.get("type") == "array":
-        yield f"list of {_type(schema.get('items', {}))}"
+        yield f"list of {_type(schema.get('items', {}))}{_size(schema, 'Items', 'items')}"
     else:
-        kind = html.escape(str(schema.get("format") or schema.get("type") or "any JSON"))
-        yield kind + (
-            f", default <code>{html.escape(json.dumps(schema['default']))}</code>"
-            if schema.get("default") is not None
-            else ""
+        yield (
+            _text(schema.get("format") or schema.get("type") or "any JSON")
+            + _range(schema)
+            + _size(schema, "Length", "characters")
         )
+
+
+def _range(schema: dict[str, Any]) -> str:
+    low, high = schema.get("minimum", schema.get("exclusiveMinimum")), schema.get("maximum")
+    if low is None and high is None:
+        return ""
+    return f" from {low}" if high is None else f" up to {high}" if low is None else f", {low} to {high}"
+
+
+def _size(schema: dict[str, Any], of: str, noun: str) -> str:
+    high = schema.get(f"max{of}")
+    return "" if high is None else f", at most {high} {noun}"
+
+
+def _text(value: Any) -> str:
+    return html.escape(str(value))
 
 
 def _json(value: Any) -> str:

@@ -10,11 +10,13 @@ from typing import Any
 import httpx
 import pytest
 from fastapi import FastAPI
+from pydantic.json_schema import models_json_schema
 
 from api import examples
 from api.auth.principal import SCOPES
 from api.definitions import DURATIONS, INSTANTS, parse_definition
 from api.problems import Kind
+from api.requests import REQUEST_MODELS
 from workflows.contracts.definition import JobDefinition
 
 TARGET = {"type": "http", "url": "https://example.com/hook"}
@@ -61,6 +63,31 @@ def test_every_problem_is_documented_somewhere(document: dict[str, Any]) -> None
     text = json.dumps([operation["responses"] for _, operation in operations(document)])
     unlisted = {Kind.METHOD_NOT_ALLOWED}
     assert [kind.slug for kind in Kind if kind not in unlisted and f"`{kind.slug}`" not in text] == []
+
+
+def test_every_field_that_a_client_sends_is_described(document: dict[str, Any]) -> None:
+    """Or is a shape of its own, which is described there."""
+    schemas = document["components"]["schemas"]
+    _, sent = models_json_schema([(model, "validation") for model in REQUEST_MODELS], by_alias=True)
+    fields = [
+        (name, field, inner)
+        for name in sorted(sent["$defs"].keys() - {"JobPatch"})
+        for field, inner in schemas[name].get("properties", {}).items()
+    ]
+    assert len(fields) > 80
+    assert [(name, field) for name, field, inner in fields if not {"description", "$ref"} & set(inner)] == []
+
+
+def test_what_an_answer_means_is_said_once(document: dict[str, Any]) -> None:
+    for name, operation in operations(document):
+        for status, response in operation["responses"].items():
+            said = response["description"].split("; ")
+            assert len(said) == len(set(said)), (name, status)
+            assert said != ["Successful Response"], (name, status)
+
+
+def test_the_document_names_no_page_that_a_client_does_not_have(document: dict[str, Any]) -> None:
+    assert re.findall(r"\w+\.md", json.dumps(document)) == []
 
 
 @pytest.mark.parametrize(

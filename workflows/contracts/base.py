@@ -26,6 +26,13 @@ class Contract(BaseModel):
     release takes for a default. Defaults below such a model may not change (``tests/contracts``)."""
 
 
+class PublicContract(Contract):
+    """A contract that clients write and read: the docstrings of its fields are their descriptions in the
+    API's document, so they are written for users and name no module of ours."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
 def rfc3339(instant: datetime) -> str:
     """UTC with ``Z``; fractions of a second only where there are any."""
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
