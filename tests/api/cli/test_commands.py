@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from api.cli.doctor import Finding, examine, report
 from infra.settings import Settings
+from infra.temporal.dynamic_config import DYNAMIC_CONFIG
 from tests.api.cli.installations import CARILLON, bare_environment
 
 
@@ -90,6 +92,20 @@ async def test_doctor_without_the_process_names_what_cannot_be_read(
     assert shift.state == "unknown"
     assert 'history.timerProcessorMaxTimeShift="50ms"' in shift.advice
     assert "whole second" in shift.advice
+
+
+def test_doctor_breaks_no_name_that_is_to_be_copied() -> None:
+    """On a terminal of 80 columns."""
+    findings = [
+        Finding(value.key, "missing", "not set", f"Set {value.key}={value.value}; without it {value.loss}.")
+        for value in DYNAMIC_CONFIG
+    ]
+    printed = io.StringIO()
+    assert report(findings, as_json=False, console=Console(file=printed, width=80)) == 1
+    words = printed.getvalue().split()
+    for value in DYNAMIC_CONFIG:
+        assert f"{value.key}:" in words
+        assert f"{value.key}={value.value};" in words
 
 
 async def test_doctor_compares_the_values_of_a_process(

@@ -131,6 +131,17 @@ async def test_a_taken_port_is_named(tmp_path: Path) -> None:
         await runner.cleanup()
 
 
-def test_lateness_has_a_sign() -> None:
-    early = datetime(2026, 12, 1, 9, tzinfo=UTC) - timedelta(milliseconds=5)
-    assert "-5 ms" in seen(_headers(BODY), "/", BODY, at=early, secret=SECRET).line()
+@pytest.mark.parametrize(
+    ("late", "shown"),
+    [
+        (timedelta(milliseconds=-5), "-5 ms"),
+        (timedelta(milliseconds=59_999), "+59999 ms"),
+        (timedelta(seconds=75, milliseconds=900), "+0:01:15"),
+        (timedelta(days=332, hours=16), "+332 days, 16:00:00"),
+        (timedelta(hours=-2), "-2:00:00"),
+    ],
+    ids=str,
+)
+def test_lateness_has_a_sign_and_a_readable_unit(late: timedelta, shown: str) -> None:
+    at = datetime(2026, 12, 1, 9, tzinfo=UTC) + late
+    assert f"  {shown}  " in seen(_headers(BODY), "/", BODY, at=at, secret=SECRET).line()
