@@ -10,7 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.faults.changes import Changes
 
 ALIVE = frozenset({"scheduled", "held", "queued", "running", "retrying"})
 NOT_RUN = frozenset({"skipped", "missed"})
@@ -33,6 +36,12 @@ class Visit:
     status: int | None = None
     """What it was answered; None: the client went away, or it was reset."""
     execution_id: str = ""
+    version: int = 0
+    """Of the target's definition."""
+    beat: float | None = None
+    """When its last heartbeat was sent that was answered with 204."""
+    report: str | None = None
+    """``complete`` or ``fail`` if that was taken, ``refused`` if it was not; None: nobody has answered."""
 
     def __post_init__(self) -> None:
         self.execution_id = self.execution_id or f"{self.key}:{self.attempt}"
@@ -74,6 +83,8 @@ class Row:
     """Attempt, delivery, outcome."""
     lost: frozenset[int] = frozenset()
     """Attempts whose last lease was lost."""
+    revisions: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """By attempt and delivery: the job's revision that was sent."""
 
     @property
     def occurrence(self) -> bool:
@@ -96,6 +107,11 @@ class Row:
             lost=frozenset(
                 one["attempt"] for one in answer["attempts"] if LEASE_LOST in (one.get("error") or "")
             ),
+            revisions={
+                (one["attempt"], one["delivery"]): one["revision"]
+                for one in answer["attempts"]
+                if one.get("revision")
+            },
         )
 
 
@@ -115,6 +131,9 @@ class Account:
     """By key of a dead letter whose redrive was accepted: the last attempt that it had made before."""
     letters: Mapping[str, str] | None = None
     """The status of each dead letter by its key; None: nobody has asked."""
+    perhaps: Sequence[float] = ()
+    """Instants that may have been due, but need not."""
+    changes: Changes | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +146,11 @@ class Backfill:
     """The occurrences in its range."""
     told: Sequence[Mapping[str, Any]] = ()
     """Its progress at each look, the answer to the request first."""
+    max_concurrent: int = 1
+    cancelled: Mapping[str, Any] | None = None
+    """What the answer to its cancellation said of it."""
+    cancelled_at: float = math.inf
+    """When that was answered."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +158,8 @@ class Finding:
     kind: str
     """One of ``lost``, ``unfinished``, ``unrecorded``, ``contradicted``, ``unrecognisable``, ``overlap``,
     ``early``, ``stuck``; of what is run again ``not delivered``, ``not backfilled``, ``miscounted``,
-    ``not redriven``, ``letter``; of incidents those of :mod:`tests.faults.alerts`."""
+    ``not redriven``, ``letter``; ``crowded``; those of :mod:`tests.faults.changes` and
+    :mod:`tests.faults.reports`; of incidents those of :mod:`tests.faults.alerts`."""
     job: str
     what: str
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from tests.faults.accounts import ALIVE, Account, Backfill, Balance, Finding, Row, Visit, clock, own_key
 
-RUN_AGAIN = ("not delivered", "not backfilled", "miscounted", "not redriven", "letter")
+RUN_AGAIN = ("not delivered", "not backfilled", "miscounted", "not redriven", "letter", "went on")
 """The kinds of findings here."""
 ENDS = ("succeeded", "dead_lettered", "cancelled")
 """What becomes of an occurrence that a backfill has begun."""
@@ -26,7 +26,8 @@ def run_again(
     for one in account.backfills:
         found.backfilled += one.told[-1]["started"]
         found.findings += _miscounted(job, one, rows)
-        for instant in one.instants:
+        found.findings += _went_on(job, one, visits)
+        for instant in one.instants if one.cancelled is None else ():
             found.findings += _not_backfilled(account, one, instant, rows, visits)
     for key, last in account.redriven.items():
         found.redriven += 1
@@ -50,11 +51,20 @@ def _miscounted(job: str, one: Backfill, rows: Mapping[str, Row]) -> list[Findin
             said.append(f"went back from {earlier} to {later}")
         if later["remaining"] > earlier["remaining"]:
             said.append(f"has more left: from {earlier} to {later}")
-    if (last["status"], last["remaining"]) != ("done", 0):
+    if one.cancelled is not None and last["status"] == "cancelled":
+        if last["started"] > one.cancelled["started"]:
+            said.append(f"was cancelled with {one.cancelled}, and then began more: {last}")
+    elif (last["status"], last["remaining"]) != ("done", 0):
         said.append(f"is not done: {last}")
-    elif sum(last[name] for name in ENDS) != last["started"]:
+    if last["status"] != "running" and sum(last[name] for name in ENDS) != last["started"]:
         said.append(f"has begun what has not ended: {last}")
-    if one.only == "all" and not last["total"] == last["started"] == len(one.instants):
+    if one.cancelled is not None and last["status"] != one.cancelled["status"]:
+        said.append(f"was answered to be {one.cancelled['status']}: {last}")
+    if (
+        one.only == "all"
+        and last["status"] == "done"
+        and not last["total"] == last["started"] == len(one.instants)
+    ):
         said.append(f"has {len(one.instants)} occurrences in its range: {last}")
     if last["total"] > len(one.instants) or last["started"] > last["total"]:
         said.append(f"counts more than its range of {len(one.instants)}: {last}")
@@ -62,6 +72,18 @@ def _miscounted(job: str, one: Backfill, rows: Mapping[str, Row]) -> list[Findin
     if one.only == "all" and last["succeeded"] > sum(row.outcome == "succeeded" for row in mine):
         said.append(f"counts successes that have no row: {last}")
     return [Finding("miscounted", job, f"backfill {one.id} {what}") for what in said]
+
+
+def _went_on(job: str, one: Backfill, visits: Mapping[str, Sequence[Visit]]) -> list[Finding]:
+    """Nothing of it begins behind the answer that it is cancelled but what that names."""
+    if one.cancelled is None or one.cancelled["in_flight"] is None:
+        return []
+    named = {running["key"] for running in one.cancelled["in_flight"]}
+    return [
+        Finding("went on", job, f"{series[0]} of backfill {one.id}, cancelled by {one.cancelled_at:.3f}")
+        for key, series in visits.items()
+        if key.endswith(f"+{one.id}") and series[0].start > one.cancelled_at and key not in named
+    ]
 
 
 def _not_backfilled(

@@ -12,9 +12,10 @@ from itertools import pairwise
 
 from tests.faults.accounts import AGAIN, ALIVE, NOT_RUN, Account, Balance, Finding, Row, Visit, clock
 from tests.faults.again import run_again
-
-NOTICED_WITHIN = 0.3
-"""Seconds within which a receiver notices that its client has gone."""
+from tests.faults.changes import changed
+from tests.faults.crowds import Limit, crowded, of_backfills
+from tests.faults.overlaps import overlaps
+from tests.faults.reports import reported
 
 
 def balance(
@@ -22,24 +23,28 @@ def balance(
     *,
     groups: Iterable[Iterable[str]] = (),
     side_by_side: Iterable[str] = (),
+    limits: Iterable[Limit] = (),
     frozen: Sequence[tuple[float, float]] = (),
+    lease: float = 0,
 ) -> Balance:
     """Every account by itself. No two runs of a job may overlap, nor of two jobs of one of ``groups``;
-    the runs of a job of ``side_by_side`` may.
+    the runs of a job of ``side_by_side`` may, and never more than ``limits`` allow.
 
     ``frozen``: from when until when a worker stood still. What is stopped then ends with its lease, and
-    the connection only when the worker goes on.
+    the connection only when the worker goes on. ``lease``: seconds, of jobs with a callback.
     """
     found, by_job = Balance(), {account.job: account for account in accounts}
     for account in by_job.values():
-        found.add(_single(account))
+        found.add(_single(account, lease))
     alone = [{job} for job in by_job if job not in set(side_by_side)]
     for jobs in (*alone, *(set(group) for group in groups)):
-        found.add(_overlaps([by_job[job] for job in sorted(jobs)], frozen))
+        found.add(overlaps([by_job[job] for job in sorted(jobs)], frozen))
+    for limit in (*limits, *(one for account in by_job.values() for one in of_backfills(account))):
+        found.add(crowded(limit, [by_job[job] for job in limit.members if job in by_job], frozen))
     return found
 
 
-def _single(account: Account) -> Balance:
+def _single(account: Account, lease: float) -> Balance:
     job, rows = account.job, {row.key: row for row in account.rows}
     found = Balance(planned=len(account.planned), deliveries=len(account.visits))
     found.findings += _unaccounted(account)
@@ -69,6 +74,8 @@ def _single(account: Account) -> Balance:
         elif row.outcome == "missed":
             found.missed += row.count
     run_again(account, rows, visits, found)
+    found.findings += changed(account, rows, visits)
+    found.findings += reported(account, rows, visits, lease)
     return found
 
 
@@ -80,13 +87,14 @@ def _unaccounted(account: Account) -> list[Finding]:
     job, findings = account.job, []
     scheduled = [row for row in account.rows if row.trigger in ("schedule", "catch_up")]
     again = {row.first for row in account.rows if row.occurrence and row.trigger in AGAIN}
+    doubtful = again | set(account.perhaps)
     singles = {row.first for row in scheduled if row.count == 1} | again
     open_ones = [instant for instant in account.planned if instant not in singles]
     for row in scheduled:
         if row.count == 1:
             continue
         inside = [instant for instant in open_ones if row.first <= instant <= row.last]
-        either = sum(row.first <= instant <= row.last for instant in again)
+        either = sum(row.first <= instant <= row.last for instant in doubtful)
         if not len(inside) <= row.count <= len(inside) + either:
             text = f"{row.outcome} row {row.key} counts {row.count}, {len(inside)} instants lie open in it"
             beyond = not account.planned or row.last > account.planned[-1]
@@ -125,43 +133,3 @@ def _repeats(job: str, series: Sequence[Visit], found: Balance) -> None:
             found.again += 1
         else:
             found.retries += 1
-
-
-def _overlaps(accounts: Sequence[Account], frozen: Sequence[tuple[float, float]]) -> Balance:
-    """Two runs at once. One that has been superseded, since its lease was lost, may go on unheard."""
-    found = Balance()
-    rows = {row.key: row for account in accounts for row in account.rows}
-    visits = sorted((one for account in accounts for one in account.visits), key=lambda one: one.start)
-    newest: dict[str, int] = {}
-    running: list[Visit] = []
-    for visit in visits:
-        newest[visit.execution_id] = max(newest.get(visit.execution_id, 0), visit.delivery)
-        slack = {id(one): 0.0 if one.status else NOTICED_WITHIN for one in running}
-        running = [one for one in running if one.over - slack[id(one)] > visit.start]
-        for one in running:
-            text = f"{one} beside {visit}"
-            row = rows.get(one.key)
-            if newest[one.execution_id] > one.delivery or _lease_lost(one, row):
-                found.named.append(f"lease of delivery {one.delivery} lost: {text}")
-            elif _stopped(one, row) and any(begin < visit.start < end for begin, end in frozen):
-                found.named.append(f"delivery {one.delivery} stopped while its worker stood still: {text}")
-            else:
-                found.findings.append(Finding("overlap", visit.job, text))
-        running.append(visit)
-    return found
-
-
-def _lease_lost(visit: Visit, row: Row | None) -> bool:
-    """The history says that this delivery was not the last of its execution id, or that all were lost."""
-    if row is None:
-        return False
-    later = any(a == visit.attempt and d > visit.delivery for a, d, _ in row.attempts)
-    return later or row.reason == "leases_lost" or visit.attempt in row.lost
-
-
-def _stopped(visit: Visit, row: Row | None) -> bool:
-    """The row tells of the run that came last under its key, its attempts of all of them."""
-    if row is None:
-        return False
-    mine = any(a == visit.attempt and outcome == "cancelled" for a, _, outcome in row.attempts)
-    return mine or row.outcome in ("replaced", "cancelled")

@@ -31,11 +31,15 @@ class Kind:
     group: str | None = None
     fillable: bool = True
     """Whether a backfill gets its turn before long."""
+    at_once: int = 1
+    """Runs of one of its backfills, at most."""
+    meddled: frozenset[str] = frozenset()
+    """What is done to it: ``paused``, ``skipped``, ``moved``, ``joining`` (its group) or ``mortal``."""
 
     def in_round(self, number: int) -> dict[str, Any]:
         """Its definition: groups are not shared between rounds."""
         concurrency = {"policy": "forbid", **self.definition.get("concurrency", {})}
-        if self.group is not None:
+        if self.group is not None and "joining" not in self.meddled:
             concurrency["group"] = f"{self.group}-{number}"
         return {"timeout": TIMEOUT, **self.definition, "concurrency": concurrency}
 
@@ -68,8 +72,23 @@ KINDS = (
         fillable=False,
     ),
     Kind("brittle", 1, True, {"timeout": 1, "retry": {"max_attempts": 1}, **grace(3)}, fillable=False),
-    Kind("callback", 3, True, {"completion": "callback", "timeout": 12, **grace(10)}, fillable=False),
-)
+    Kind(
+        "callback", 3, True, {"completion": "callback", "timeout": 12, **grace(10)}, fillable=False,
+        meddled=frozenset({"paused"}),
+    ),
+    Kind(
+        "wide", 2, True, {"concurrency": {"policy": "allow", "limit": 4}, **grace(10)}, at_once=3,
+        meddled=frozenset({"skipped"}),
+    ),
+    Kind("fickle", 2, True, grace(10), fillable=False, meddled=frozenset({"paused", "skipped", "moved"})),
+    Kind("steady", 2, False, grace(10), group="pool", fillable=False, meddled=frozenset({"paused"})),
+    Kind("busy", 2, True, grace(10), group="pool", fillable=False),
+    Kind("joiner", 2, True, grace(10), group="pool", fillable=False, meddled=frozenset({"joining"})),
+    Kind(
+        "mortal", 2, True, {"timeout": 1, "retry": {"max_attempts": 1}, **grace(3)}, fillable=False,
+        meddled=frozenset({"mortal"}),
+    ),
+)  # fmt: skip
 
 
 class Mood:

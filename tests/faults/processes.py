@@ -84,25 +84,30 @@ async def frozen(*stopped: int) -> AsyncIterator[None]:
 async def ask(installation: Installation, method: str, path: str, within: float = 60,
               **options: Any) -> httpx.Response:  # fmt: skip
     """A call that is made again until it is answered by somebody who can: 503 and a broken connection
-    pass. Give a change an ``Idempotency-Key`` where the second time would not be the first."""
-    end = time.monotonic() + within
+    pass. Give a change an ``Idempotency-Key`` where the second time would not be the first. How often it was
+    made is in the answer's ``extensions["tries"]``."""
+    end, tries = time.monotonic() + within, 0
     while True:
+        tries += 1
         try:
             answer = await installation.api.request(method, path, **options)
         except httpx.TransportError:
             answer = None
         if answer is not None and answer.status_code not in (429, 503):
+            answer.extensions["tries"] = tries
             return answer
         assert time.monotonic() < end, f"{method} {path}: {answer and answer.text}"
         await asyncio.sleep(0.3)
 
 
-async def rows_of(installation: Installation, job: str) -> list[Row]:
+async def rows_of(installation: Installation, job: str, *, deleted: bool = False) -> list[Row]:
+    """Of the present generation; ``deleted``: of all there were."""
     rows: list[Row] = []
+    path, of = ("/executions", {"job": job}) if deleted else (f"/jobs/{job}/executions", {})
     cursor = None
     while True:
-        query = {"limit": 200} | ({"cursor": cursor} if cursor else {})
-        answer = await ask(installation, "GET", f"/jobs/{job}/executions", params=query)
+        query = {"limit": 200, **of} | ({"cursor": cursor} if cursor else {})
+        answer = await ask(installation, "GET", path, params=query)
         assert answer.status_code == 200, answer.text
         page = answer.json()
         rows += [Row.of(item) for item in page["items"]]
@@ -110,10 +115,10 @@ async def rows_of(installation: Installation, job: str) -> list[Row]:
             return rows
 
 
-async def letters_of(installation: Installation, job: str | None = None) -> list[dict[str, Any]]:
-    """The dead letters that are open or being redriven."""
+async def letters_of(installation: Installation, **wanted: str) -> list[dict[str, Any]]:
+    """The dead letters that are open or being redriven; ``wanted``: ``job``, ``since``, ``until``."""
     letters: list[dict[str, Any]] = []
-    query = {"limit": 200} | ({"job": job} if job else {})
+    query: dict[str, Any] = {"limit": 200, **wanted}
     while True:
         answer = await ask(installation, "GET", "/dead-letters", params=query)
         assert answer.status_code == 200, answer.text

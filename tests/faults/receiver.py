@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Self
+from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp import web
@@ -82,19 +84,27 @@ class Callback:
         self._url, self._visit, self._receiver = url, visit, receiver
 
     async def heartbeat(self) -> int:
-        return await self._say("heartbeat")
+        sent = time.time()
+        status = await self._say("heartbeat")
+        if status == 204:
+            self._visit.beat = sent
+        return status
 
     async def complete(self) -> int:
         """The visit ends when it is said first; it succeeded if it was ever taken."""
-        self._visit.end = time.time()
-        status = await self._say("complete")
+        status = await self._report("complete")
         if status == 204:
             self._visit.status = OK
         return status
 
     async def fail(self) -> int:
+        return await self._report("fail")
+
+    async def _report(self, what: str) -> int:
         self._visit.end = time.time()
-        return await self._say("fail")
+        status = await self._say(what)
+        self._visit.report = what if status == 204 else "refused"
+        return status
 
     def fall_silent(self) -> None:
         self._visit.end = time.time()
@@ -103,8 +113,9 @@ class Callback:
         """Again until somebody answers who knows."""
         async with asyncio.timeout(120):
             while True:
+                url = self._receiver.door(self._url)
                 try:
-                    async with self._receiver.client.post(f"{self._url}/{what}", json={}) as answer:
+                    async with self._receiver.client.post(f"{url}/{what}", json={}) as answer:
                         if answer.status not in (429, 503):
                             return answer.status
                 except (aiohttp.ClientError, TimeoutError):
@@ -137,6 +148,9 @@ class Receiver:
     messages: list[Message] = field(default_factory=list)
     alerted: Alerted = take
     port: int = 0
+    doors: list[str] = field(default_factory=list)
+    """Addresses of API processes that callbacks go to by chance; none: as the delivery says."""
+    chance: random.Random = field(default_factory=lambda: random.Random(1))
     _runner: web.AppRunner | None = None
     _moved: asyncio.Condition = field(default_factory=asyncio.Condition)
     _client: aiohttp.ClientSession | None = None
@@ -173,8 +187,14 @@ class Receiver:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def target(self, job: str) -> dict[str, str]:
-        return {"type": "http", "url": f"http://127.0.0.1:{self.port}/{job}"}
+    def target(self, job: str, version: int = 0) -> dict[str, str]:
+        return {"type": "http", "url": f"http://127.0.0.1:{self.port}/{job}?version={version}"}
+
+    def door(self, url: str) -> str:
+        """The same at any API process."""
+        if not self.doors:
+            return url
+        return self.chance.choice(self.doors) + urlsplit(url).path
 
     @property
     def alert_url(self) -> str:
@@ -205,6 +225,7 @@ class Receiver:
             delivery=int(headers["carillon-delivery"]),
             start=start,
             execution_id=headers["carillon-execution-id"],
+            version=int(request.query.get("version", 0)),
         )
         caller = Caller(self, request, visit, len(self.at(job)))
         self.visits.append(visit)

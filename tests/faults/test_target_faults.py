@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from tests.faults.accounts import Visit
-from tests.faults.ledger import NOTICED_WITHIN
+from tests.faults.overlaps import NOTICED_WITHIN
 from tests.faults.processes import ask, rows_of
 from tests.faults.receiver import Caller, Manner, Receiver
 from tests.faults.watched import Watched
