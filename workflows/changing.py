@@ -212,6 +212,8 @@ class Changing(Watched):
             if run is not None and reason != "edited":
                 stop = StopIntent(intent=intent, reason=reason)
                 job_changes.stop_waiting(self.state, run, stop, workflow.now())
+            if run is not None and self.state.run is run and run.deliveries > 0:  # it is sent again
+                aside = [InFlight(key=run.occurrence.key, state="in_flight"), *aside]
             return JobChanged(view=self.view(), in_flight=aside)
         if reason == "paused" and not obeys_pause(call.inp.occurrence.trigger):
             return JobChanged(view=self.view(), in_flight=aside)  # a paused job can be triggered

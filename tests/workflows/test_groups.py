@@ -6,6 +6,7 @@ Every history is replayed at the end, those of the groups too.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 import pytest
@@ -17,6 +18,7 @@ from tests.fleet import TENANT, Fleet, actor, fresh
 from tests.sink import Arrival, Sink
 from tests.workflows.asking import (
     Gate,
+    Job,
     at,
     delete,
     ended,
@@ -30,7 +32,7 @@ from tests.workflows.asking import (
 from tests.workflows.grouped import Group, is_queued, order
 from workflows.contracts import names
 from workflows.contracts.attempt import Occurrence
-from workflows.contracts.job import RunState, TriggerRequest
+from workflows.contracts.job import JobChanged, RunState, TriggerRequest
 from workflows.domain import group as group_rules
 
 UPDATES = True
@@ -188,8 +190,32 @@ async def test_a_run_that_was_sent_before_its_job_joined_a_group_is_sent_again_h
     fleet: Fleet, sink: Sink
 ) -> None:
     """Its lease was lost behind the edit, and by then it is past its grace: it may have arrived."""
-    group, at_ = await Group.made(fleet, sink), from_now(-60)
-    job = fresh("sent")
+    group = await Group.made(fleet, sink)
+    sent, key = await _sent(fleet, group)
+    [arrival] = await sink.wait_for("/sent", 1)
+    assert (arrival.key, arrival.headers["carillon-delivery"]) == (key, "2")
+    assert [(row.key, row.outcome) for row in await stored(fleet, sent, ended)] == [(key, "succeeded")]
+    await group.is_empty()
+
+
+@pytest.mark.parametrize("change", [pause, delete])
+async def test_a_stop_names_a_run_that_was_sent_and_waits_for_its_group(
+    fleet: Fleet, sink: Sink, change: Callable[[Job], Awaitable[JobChanged]]
+) -> None:
+    """It keeps its promise to go on, so its next delivery comes after the answer."""
+    group = await Group.made(fleet, sink)
+    _, gate = await group.holder()
+    sent, key = await _sent(fleet, group)
+    await seen(sent, is_queued)
+    assert [(one.key, one.state) for one in (await change(sent)).in_flight] == [(key, "in_flight")]
+    gate.open()
+    [arrival] = await sink.wait_for("/sent", 1)
+    assert arrival.key == key
+
+
+async def _sent(fleet: Fleet, group: Group) -> tuple[Job, str]:
+    """A job that joined the group while its run, late by now, was with a worker that died; and its key."""
+    job, at_ = fresh("sent"), from_now(-60).replace(microsecond=0)
     key = names.scheduled_key(TENANT, job, at_)
     run = RunState(
         occurrence=Occurrence(key=key, scheduled_time=at_, fires_at=at_),
@@ -204,10 +230,7 @@ async def test_a_run_that_was_sent_before_its_job_joined_a_group_is_sent_again_h
     sent = await fleet.create(
         job, {**definition, "schedule": {"at": at(at_)}}, cursor=at_, run=run, served=[at_], scheduled_runs=1
     )
-    [arrival] = await sink.wait_for("/sent", 1)
-    assert (arrival.key, arrival.headers["carillon-delivery"]) == (key, "2")
-    assert [(row.key, row.outcome) for row in await stored(fleet, sent, ended)] == [(key, "succeeded")]
-    await group.is_empty()
+    return sent, key
 
 
 async def test_a_grant_that_finds_no_run_is_given_back(fleet: Fleet, sink: Sink) -> None:
