@@ -83,14 +83,19 @@ def report(findings: list[Finding], *, as_json: bool, console: Console) -> int:
     if as_json:
         console.file.write(json.dumps([asdict(finding) for finding in findings], indent=2) + "\n")
     else:
-        table = Table(box=None, pad_edge=False)
-        for column in ("", "Subject", "Found", "Advice"):
-            table.add_column(column, overflow="fold")
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column()
+        table.add_column(overflow="fold")
         for finding in findings:
-            mark = f"[{_COLOURS[finding.state]}]{finding.state}[/]"
-            table.add_row(mark, *map(Text, (finding.subject, finding.found, finding.advice)))
+            table.add_row(f"[{_COLOURS[finding.state]}]{finding.state}[/]", _lines(finding))
         console.print(table)
     return int(any(finding.state == "missing" for finding in findings))
+
+
+def _lines(finding: Finding) -> Text:
+    """What was found, and below it what helps: in columns the names to copy would be broken."""
+    text = Text.assemble((finding.subject, "bold"), ": ", finding.found)
+    return text.append(f"\n{finding.advice}", "dim") if finding.advice else text
 
 
 async def _temporal(settings: Settings) -> AsyncIterator[Finding]:
@@ -165,7 +170,8 @@ async def _retention(client: Client, settings: Settings) -> Finding:
     found = await retention(client)
     enough = found >= settings.temporal_retention
     advice = "Histories of runs older than that cannot be read in Temporal's UI."
-    return Finding("namespace retention", "ok" if enough else "note", str(found), "" if enough else advice)
+    text = f"{found / timedelta(days=1):g} days"
+    return Finding("namespace retention", "ok" if enough else "note", text, "" if enough else advice)
 
 
 async def _clock(client: Client) -> Finding:

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from aiohttp import web
@@ -24,6 +24,8 @@ from workflows.contracts.names import INCIDENT_PREFIX, parse_key
 
 _BACKLOG = 4096
 _BODY_BYTES = 16 * 1024 * 1024
+_LATE_IN_MS = 60_000
+"""From here on lateness is told in hours, minutes and seconds: a backfilled run is late by months."""
 _SHOWN_CHARACTERS = 60
 
 
@@ -54,12 +56,19 @@ class Seen:
                 f"{self.at:%H:%M:%S}.{self.at.microsecond // 1000:03d}  {self.job}  {self.path}  "
                 f"{self.incident}  signature {self.verdict}  {self.body}"
             )
-        late = "?" if self.lateness_ms is None else f"{self.lateness_ms:+d}"
         return (
             f"{self.at:%H:%M:%S}.{self.at.microsecond // 1000:03d}  {self.job}  {self.path}  "
-            f"scheduled {self.scheduled_time}  {late} ms  attempt {self.attempt}/{self.delivery}  "
+            f"scheduled {self.scheduled_time}  {self._late()}  attempt {self.attempt}/{self.delivery}  "
             f"signature {self.verdict}  {self.body}"
         )
+
+    def _late(self) -> str:
+        if self.lateness_ms is None:
+            return "?"
+        if abs(self.lateness_ms) < _LATE_IN_MS:
+            return f"{self.lateness_ms:+d} ms"
+        sign = "-" if self.lateness_ms < 0 else "+"
+        return f"{sign}{timedelta(seconds=abs(self.lateness_ms) // 1000)}"
 
 
 def seen(headers: Mapping[str, str], path: str, body: bytes, *, at: datetime, secret: str) -> Seen:
