@@ -59,17 +59,17 @@ class Cancelling:
                 )
             except ProblemError as problem:
                 if problem.kind is Kind.EXECUTION_ENDED:
-                    raise await self._ended(found, key, before) from None
+                    raise await self._ended(found, key, before, now) from None
                 if problem.kind is Kind.NOT_FOUND:  # the job is gone, a run beside it may not be
-                    return await self._stop_alone(found, key, before)
+                    return await self._stop_alone(found, key, before, now)
                 raise
         stored, attempts = await self._stored(found.tenant, key)
         row = _row_after(key, before, changed.view, stored, now)
         if row is None:
-            raise await self._ended(found, key, changed.view)
+            raise await self._ended(found, key, changed.view, now)
         return Cancelled(row, attempts, changed.in_flight, changed.view.revision)
 
-    async def _stop_alone(self, found: Found, key: str, view: JobView | None) -> Cancelled:
+    async def _stop_alone(self, found: Found, key: str, view: JobView | None, now: datetime) -> Cancelled:
         """The job's workflow has ended: a run beside it, or a redrive since, is told by itself."""
         client = await self._connection.client()
         redriven_by = await self._letters.redriven_by(found.tenant, found.ref, key)
@@ -90,10 +90,10 @@ class Cancelling:
                         headers=LATER,
                     )
                 return Cancelled(stored, attempts, [InFlight(key=key, state="stopping")], stored.revision)
-        raise await self._ended(found, key, view)
+        raise await self._ended(found, key, view, now)
 
-    async def _ended(self, found: Found, key: str, view: JobView | None) -> ProblemError:
-        """Why an execution that is not alive cannot be cancelled."""
+    async def _ended(self, found: Found, key: str, view: JobView | None, now: datetime) -> ProblemError:
+        """Why an execution that is not alive cannot be cancelled. ``view``: of a moment before."""
         last = view.last_run if view is not None else None
         if last is not None and last.key == key:
             return _has_ended(last)
@@ -108,6 +108,8 @@ class Cancelling:
             )
         if stored is not None:
             return _has_ended(stored.row)
+        if view is not None and any(row.key == key for row in alive_rows(view, now)):
+            return _ended_just_now()
         return no_such_execution()
 
     async def _stored(self, tenant: str, key: str) -> tuple[ExecutionRow | None, tuple[AttemptRow, ...]]:
@@ -120,9 +122,13 @@ class Cancelling:
         return (None, ()) if stored is None else (stored.row, stored.attempts)
 
 
+def _ended_just_now() -> ProblemError:
+    return ProblemError(Kind.EXECUTION_ENDED, "The execution has ended; its record follows.")
+
+
 def _has_ended(row: ExecutionRow | LastRun) -> ProblemError:
     if row.outcome in ALIVE:  # its end has not been written yet
-        return ProblemError(Kind.EXECUTION_ENDED, "The execution has ended; its record follows.")
+        return _ended_just_now()
     at = f" at {rfc3339(row.ended_at)}" if row.ended_at is not None else ""
     reason = f" ({row.reason})" if row.reason else ""
     return ProblemError(

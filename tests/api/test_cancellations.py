@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
 from fastapi import FastAPI
 
+from api.connection import Connection
+from api.jobs import cancelling
+from api.jobs.refs import Found
+from infra.database.executions import History
 from tests.api.conftest import client_of
 from tests.api.eventually import eventually
 from tests.api.sink import Sink
 from tests.api.test_outages import without_database
+from workflows.contracts.job import JobView
 from workflows.contracts.names import opaque_id
 
 pytestmark = pytest.mark.usefixtures("worker")
@@ -112,3 +118,22 @@ async def test_what_is_no_execution_of_the_tenant_is_404(
         assert answer.status_code == 404, answer.text
     assert (await api.post(f"/v1/executions/{run['id']}/cancel", json={"a": 1})).status_code == 422
     assert (await api.post(f"/v1/executions/{run['id']}/cancel")).status_code == 200
+
+
+async def test_a_run_that_ends_at_this_moment_is_no_unknown_one(
+    api: httpx.AsyncClient, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job does not know it any more, and its row is still on its way."""
+    run = await busy(api, sink, "just-now")
+    look = cancelling.any_view_of
+
+    async def look_before_it_ends(connection: Connection, found: Found) -> JobView | None:
+        view = await look(connection, found)
+        sink.released.set()
+        await eventually(api, f"/v1/executions/{run['id']}", lambda e: e["outcome"] == "succeeded")
+        monkeypatch.setattr(History, "get_execution", AsyncMock(return_value=None))
+        return view
+
+    monkeypatch.setattr(cancelling, "any_view_of", look_before_it_ends)
+    refused = await api.post(f"/v1/executions/{run['id']}/cancel")
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:carillon:problem:execution-ended")
