@@ -219,6 +219,7 @@ class Fleet:
             stops_unsure=True,
             keeps_line=True,
             keeps_sent=True,
+            ends_retries=True,
             **state_fields,
         )
         handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(

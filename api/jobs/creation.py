@@ -223,6 +223,7 @@ def initial_state(reserved: StoredJob, *, paused: bool) -> JobState:
         stops_unsure=True,
         keeps_line=True,
         keeps_sent=True,
+        ends_retries=True,
     )
 
 

@@ -71,12 +71,19 @@ async def test_a_held_run_is_not_sent(fleet: Fleet, sink: Sink, cancel: bool) ->
 
 
 @BOTH
-async def test_a_waiting_retry_ends_as_a_dead_letter(fleet: Fleet, sink: Sink, cancel: bool) -> None:
-    path = f"/waiting-{cancel}"
+@pytest.mark.parametrize("interval", [60, 20], ids=["waits-for-its-timer", "a-worker-holds-it"])
+async def test_a_waiting_retry_ends_as_a_dead_letter(
+    fleet: Fleet, sink: Sink, cancel: bool, interval: int
+) -> None:
+    path = f"/waiting-{cancel}-{interval}"
     answers(sink, path, 500)
     job = await fleet.create(
         fresh("waiting"),
-        {"schedule": {"in": 0}, "retry": {"initial_interval": 60}, "target": {"url": sink.url(path)}},
+        {
+            "schedule": {"in": 0},
+            "retry": {"initial_interval": interval, "jitter": 0},
+            "target": {"url": sink.url(path)},
+        },
     )
     await seen(job, lambda found: found.current is not None and found.current.outcome == "retrying")
     assert (await delete(job, cancel=cancel)).in_flight == []

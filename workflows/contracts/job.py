@@ -176,6 +176,9 @@ class JobState(Contract):
     keeps_sent: bool = False
     """Set from the beginning; in histories that 0.3.0 began, a run whose lease was lost and that is to ask
     for a place in a group is missed behind its ``not_after``, though it was sent."""
+    ends_retries: bool = False
+    """Set from the beginning; in histories that 0.3.0 began, a deletion cancels a retry that a worker holds,
+    and leaves no dead letter of it."""
     open_letters: list[str] = []
     """Keys of the job's open dead letters, oldest first."""
     reruns: list[str] = []

@@ -179,7 +179,9 @@ def late(state: JobState, run: RunState, now: datetime) -> None:
 def stopped_unfired(state: JobState, run: RunState, inp: AttemptInput, stop: StopIntent,
                     now: datetime) -> None:  # fmt: skip
     """A stop reached the run before any request of this attempt was written."""
-    if stop.intent == "now":
+    if _ends_with_its_job(state, run, stop):
+        settle(state, run, inp, "dead_lettered", "deleted", now)
+    elif stop.intent == "now":
         settle(state, run, inp, history.stopped(stop.reason), stop.reason, now)
     elif state.deleted:
         settle(state, run, inp, "cancelled", "deleted", now)
@@ -188,6 +190,12 @@ def stopped_unfired(state: JobState, run: RunState, inp: AttemptInput, stop: Sto
     elif state.pause is not None:
         settle(state, run, inp, "dead_lettered", "paused", now)
     # else: an edit came; the retry keeps its time, under the new definition
+
+
+def _ends_with_its_job(state: JobState, run: RunState, stop: StopIntent) -> bool:
+    """A deletion meets a retry: it has failed before, so it is not called cancelled, held or not."""
+    asked = stop.intent == "now" and stop.reason != "deleted"
+    return state.ends_retries and state.deleted and run.attempt > run.first_attempt and not asked
 
 
 def sent_unseen(run: RunState, inp: AttemptInput, stop: StopIntent, scheduled_at: datetime,

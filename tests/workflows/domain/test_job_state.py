@@ -127,6 +127,29 @@ def test_a_retry_that_nobody_had_picked_up_ends_with_the_pause_that_cancelled_it
     assert told(job)[-1] == ("dead_lettered", "paused", 1)
 
 
+DELETIONS: dict[str, tuple[StopIntent, bool, str]] = {
+    "which lets runs finish": (StopIntent(intent="if_held", reason="deleted"), True, "dead_lettered"),
+    "which cancels": (StopIntent(intent="now", reason="deleted"), True, "dead_lettered"),
+    "behind a pause": (StopIntent(intent="if_held", reason="paused"), True, "dead_lettered"),
+    "behind a cancellation": (StopIntent(intent="now", reason="asked"), True, "cancelled"),
+    "in a history of 0.3.0": (StopIntent(intent="if_held", reason="deleted"), False, "cancelled"),
+}
+
+
+@pytest.mark.parametrize(("stop", "ends", "outcome"), DELETIONS.values(), ids=DELETIONS)
+def test_a_retry_that_a_worker_holds_ends_with_its_job_as_one_that_waits(
+    stop: StopIntent, ends: bool, outcome: str
+) -> None:
+    job = state(ends_retries=ends)
+    retrying(job)
+    run, inp = again(job)
+    job_changes.delete(job, at(1.05))
+    job_state.stopped_unfired(job, run, inp, stop, at(1.05))
+    assert job.run is None
+    assert job.last_run is not None
+    assert job.last_run.outcome == outcome
+
+
 UNSEEN: dict[str, tuple[StopIntent, int, float, float, int]] = {
     "no lease can have been lost yet": (IF_HELD, 0, 1.0, 1.4, 0),
     "not due yet": (IF_HELD, 0, 0.2, 0.9, 0),
