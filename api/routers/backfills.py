@@ -85,6 +85,7 @@ async def backfill_job(
                 only=asked.only,
                 max_concurrent=asked.max_concurrent,
                 total=counted.total,
+                past_end=True,
                 actor=Actor(by=caller.subject, at=now, operation=operation),
             )
             done = await turn.send(

@@ -212,3 +212,19 @@ async def test_a_one_off_that_failed_is_run_again(api: httpx.AsyncClient, sink: 
         api, f"{job}/executions", lambda p: p["items"] and p["items"][0]["outcome"] == "succeeded"
     )
     assert [one["attempt"] for one in page["items"][0]["attempts"]] == [1, 2]
+
+
+async def test_behind_the_last_run_of_max_runs_a_backfill_goes_on(api: httpx.AsyncClient, sink: Sink) -> None:
+    """The schedule never gets there; what the call counted is run all the same, and it ends."""
+    every = {"every": "PT1S"}
+    job = await create(api, sink, "used-up", schedule=every, max_runs=1, **{"except": []})
+    made = datetime.fromisoformat((await api.get(job)).json()["created_at"])
+    await eventually(api, job, lambda found: found["status"] == "completed")
+    from_ = made.replace(microsecond=0) + timedelta(seconds=1)
+    await asyncio.sleep(max((from_ + timedelta(seconds=4) - datetime.now(UTC)).total_seconds(), 0))
+    within = {"from": from_.isoformat(), "to": (from_ + timedelta(seconds=3)).isoformat()}
+    asked = await api.post(f"{job}/backfill", json={**within, "only": "all"})
+    assert (asked.status_code, asked.json()["total"]) == (202, 3), asked.text
+    done = await eventually(api, f"{job}/backfills/b1", lambda b: b["status"] == "done")
+    assert (done["started"], done["succeeded"]) == (3, 3)
+    assert (await api.get(job)).json()["status"] == "completed"

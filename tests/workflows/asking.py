@@ -104,7 +104,13 @@ async def backfill(job: Job, from_: datetime, to: datetime, *, total: int = 0, o
                    only: Only = "missing", max_concurrent: int = 1) -> BackfillAccepted:  # fmt: skip
     who = actor().model_copy(update={"operation": operation})
     request = BackfillRequest(
-        from_=from_, to=to, only=only, max_concurrent=max_concurrent, total=total, actor=who
+        from_=from_,
+        to=to,
+        only=only,
+        max_concurrent=max_concurrent,
+        total=total,
+        past_end=True,
+        actor=who,
     )
     accepted: BackfillAccepted = await job.execute_update(
         names.UPDATE_BACKFILL, request, result_type=BackfillAccepted

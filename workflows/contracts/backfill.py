@@ -58,6 +58,8 @@ class Backfill(Contract):
     at: Instant
     operation: str = ""
     """The call that asked for it."""
+    past_end: bool = False
+    """See :class:`BackfillRequest`."""
     timing: Timing | None = None
     """Set once an edit has changed it: what it was when the backfill was accepted."""
     cursor: Instant
@@ -92,6 +94,9 @@ class BackfillRequest(Contract):
     max_concurrent: int = 1
     total: int
     """As the API counted it."""
+    past_end: bool = False
+    """Once nothing of the schedule is to come, what lies behind the last run is run as well. Calls that 0.3.0
+    recorded wait for the schedule to get there, which after ``max_runs`` it never does."""
     actor: Actor
 
 
@@ -115,7 +120,7 @@ class PageAsked(Contract):
     from_: Instant
     to: Instant
     settled: Instant
-    """The job's cursor: what lies behind it is the loop's own matter still."""
+    """The job's cursor mostly: what lies behind it is the loop's own matter still."""
     only: Only
     limit: int = PAGE
 

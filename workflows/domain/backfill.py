@@ -48,6 +48,7 @@ def accept(state: JobState, request: BackfillRequest, at: datetime) -> Backfill:
         by=request.actor.by,
         at=at,
         operation=request.actor.operation,
+        past_end=request.past_end,
         cursor=request.from_,
         total=request.total,
         turned_at=state.turns,
@@ -132,7 +133,15 @@ def wants_page(state: JobState, one: Backfill) -> bool:
     """Early enough to have the next page when this one is used up; never beyond what is settled."""
     if state.deleted or state.pause is not None or one.status != "running" or one.all_paged:
         return False
-    return len(one.page) <= PAGE // 2 and (not one.asked or one.cursor <= state.cursor)
+    return len(one.page) <= PAGE // 2 and (not one.asked or one.cursor <= _settled(state, one))
+
+
+def _settled(state: JobState, one: Backfill) -> datetime:
+    """Up to where the past is no matter of the loop's: all of it, once nothing of the schedule is to come."""
+    run = state.run
+    to_come = run is not None and active.is_unserved(run) and active.is_planned(run.occurrence.trigger)
+    over = state.plan_exhausted and not state.plan and not to_come
+    return max(state.cursor, one.to) if one.past_end and over else state.cursor
 
 
 def page_asked(state: JobState, one: Backfill) -> PageAsked:
@@ -143,7 +152,7 @@ def page_asked(state: JobState, one: Backfill) -> PageAsked:
         timing=one.timing or timing_of(state.definition),
         from_=one.cursor,
         to=one.to,
-        settled=state.cursor,
+        settled=_settled(state, one),
         only=one.only,
     )
 

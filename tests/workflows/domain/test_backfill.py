@@ -274,3 +274,38 @@ def test_a_backfill_is_done_when_others_have_run_all_that_was_left() -> None:
     one = accepted(job, -3)
     redriven(job, -3, 2, "succeeded")
     assert (one.status, one.started, backfill.remaining(one)) == ("done", 0, 0)
+
+
+# -- pages -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "until"),
+    [
+        pytest.param({"plan": [], "plan_exhausted": True}, 0, id="nothing-is-to-come"),
+        pytest.param({"plan": [], "plan_exhausted": False}, -30, id="the-plan-is-not-known"),
+        pytest.param({"plan_exhausted": True}, -30, id="the-last-ones-are-to-come"),
+    ],
+)
+def test_a_page_reaches_over_what_the_schedule_will_never_get_to(
+    change: dict[str, Any], until: float
+) -> None:
+    """After ``max_runs`` the cursor stays at the last run; what lies behind is in the range all the same."""
+    job = state([-20, 5], cursor=-30).model_copy(update=change)
+    one = accepted(job, past_end=True)
+    one.all_paged, one.cursor = False, at(-20)
+    assert backfill.wants_page(job, one) is (until > -20)
+    assert backfill.page_asked(job, one).settled == at(until)
+
+
+def test_a_page_waits_for_the_last_run_that_has_not_been_sent() -> None:
+    job = state([-20], cursor=-30, plan_exhausted=True)
+    one = accepted(job, past_end=True)
+    begun(job)
+    job.plan = []
+    assert backfill.page_asked(job, one).settled == at(-30)
+
+
+def test_backfills_that_an_older_release_accepted_wait_as_they_did() -> None:
+    job = state([], cursor=-30, plan_exhausted=True)
+    assert backfill.page_asked(job, accepted(job)).settled == at(-30)
