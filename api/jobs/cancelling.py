@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -11,7 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from api.connection import Connection
 from api.jobs.changes import Changes
-from api.jobs.executions import alive_rows, no_such_execution
+from api.jobs.executions import alive_rows, as_present, no_such_execution
 from api.jobs.reading import any_view_of
 from api.jobs.refs import Found
 from api.letters import Letters
@@ -142,15 +143,17 @@ def _row_after(
     key: str, before: JobView | None, after: JobView, stored: ExecutionRow | None, now: datetime
 ) -> ExecutionRow | None:
     """The execution as the job knows it after the change; its stored row where that says the end."""
-    if stored is not None and stored.outcome not in ALIVE:
-        return stored
-    for row in alive_rows(after, now):
-        if row.key == key:
-            return row
-    alive_before = [] if before is None else alive_rows(before, now)
-    known = next((row for row in alive_before if row.key == key), stored)
+    was_alive = None if before is None else _find(alive_rows(before, now), key)
+    is_alive = _find(alive_rows(after, now), key)
+    if stored is not None:
+        stored = as_present(stored, is_alive or was_alive)
+        if stored.outcome not in ALIVE:
+            return stored
+    if is_alive is not None:
+        return is_alive
+    known = stored or was_alive
     last = after.last_run
-    if last is not None and last.key == key:
+    if last is not None and last.key == key and not _ended_before(last, was_alive):
         return ExecutionRow(
             fires_at=known.fires_at if known else last.scheduled_time,
             seq=0,
@@ -160,3 +163,12 @@ def _row_after(
     if known is None:
         return None
     return known.model_copy(update={"outcome": "cancelled", "reason": "asked", "ended_at": now})
+
+
+def _ended_before(last: LastRun, alive: ExecutionRow | None) -> bool:
+    """It is an earlier end under the key of what was alive."""
+    return alive is not None and last.ended_at is not None and last.ended_at < alive.fires_at
+
+
+def _find(rows: Sequence[ExecutionRow], key: str) -> ExecutionRow | None:
+    return next((row for row in rows if row.key == key), None)

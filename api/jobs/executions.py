@@ -8,7 +8,7 @@ from api.jobs.refs import Found
 from api.problems import Kind, ProblemError
 from workflows.contracts.job import JobView
 from workflows.contracts.names import job_of, key_of, parse_key, scheduled_key
-from workflows.contracts.records import ExecutionRow
+from workflows.contracts.records import ALIVE, ExecutionRow
 
 
 def no_such_execution() -> ProblemError:
@@ -31,7 +31,24 @@ def alive_rows(view: JobView, now: datetime) -> list[ExecutionRow]:
     """What the job is busy with and what waits behind it, newest first."""
     current = [] if view.current is None else [_as_of(view.current, now)]
     beside = [_as_of(row, now) for row in reversed(view.beside)]
-    return [*_in_line(view, now), *reversed(view.waiting), *beside, *current]
+    waiting = [row.model_copy(update={"outcome": "queued"}) for row in reversed(view.waiting)]
+    return [*_in_line(view, now), *waiting, *beside, *current]
+
+
+def as_present(stored: ExecutionRow, alive: ExecutionRow | None) -> ExecutionRow:
+    """The history's row of an execution as it is now; ``alive``: its job's word, if it is alive.
+
+    A redrive, or a backfill under the occurrence's own key, writes nothing before it is sent: until then the
+    history tells how it ended the last time.
+    """
+    if alive is None:
+        return stored
+    if stored.outcome in ALIVE:
+        return stored.model_copy(update={"outcome": "queued"}) if alive.outcome == "queued" else stored
+    if stored.ended_at is None or alive.fires_at < stored.ended_at:
+        return stored  # the end of this very run, of which the job has not heard yet
+    again = {"trigger": alive.trigger, "outcome": alive.outcome, "revision": alive.revision}
+    return stored.model_copy(update={**again, "ended_at": None, "reason": None})
 
 
 def _in_line(view: JobView, now: datetime) -> list[ExecutionRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
@@ -9,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from api.access import ExecutionId, JobId, Reader, State, existing_id
 from api.jobs.answers import ExecutionAnswer, ExecutionPage, execution_document
-from api.jobs.executions import alive_rows, locate, no_such_execution
+from api.jobs.executions import alive_rows, as_present, locate, no_such_execution
 from api.jobs.reading import any_view_of
 from api.jobs.refs import Found
 from api.openapi import problems, security
@@ -23,6 +24,9 @@ from infra.database.page import Page
 from workflows.contracts.records import ExecutionRow
 
 router = APIRouter(prefix="/v1", tags=["Executions"])
+
+_MAY_WAIT = ("dead_lettered", "cancelled", "replaced", "retrying")
+"""Outcomes of executions that may wait to be run, or to be run again, under the same key."""
 
 
 @router.get(
@@ -38,15 +42,16 @@ router = APIRouter(prefix="/v1", tags=["Executions"])
 async def list_job_executions(
     job_id: JobId, state: State, caller: Reader, query: Annotated[ExecutionQuery, Query()]
 ) -> JSONResponse:
-    """Newest first; those alive are on the first page. Of the present generation only."""
+    """Newest first; on the first page, those alive that the history does not know yet. Of the present
+    generation only."""
     found = await state.refs.find(state.temporal, caller.tenant, existing_id(job_id))
+    alive = {row.key: row for row in await _alive(state, found)}
+    unlisted = await _unlisted(state, found, query, alive) if query.cursor is None else {}
     page = await _stored(state, caller.tenant, found.ref, query)
-    items = [execution_document(stored.job, stored.row, stored.attempts) for stored in page.items]
-    if query.cursor is None:
-        listed = {item["key"] for item in items}
-        alive = [row for row in await _alive(state, found) if row.key not in listed and _wanted(row, query)]
-        items = [*(execution_document(job_id, row) for row in alive), *items]
-    return JSONResponse({"items": items, "next_cursor": page.next_cursor})
+    items = [_document(stored, alive) for stored in page.items if _wanted(_present(stored, alive), query)]
+    listed = {item["key"] for item in items}  # what is stored by now comes in its place
+    first = [document for key, document in unlisted.items() if key not in listed]
+    return JSONResponse({"items": [*first, *items], "next_cursor": page.next_cursor})
 
 
 @router.get(
@@ -85,12 +90,39 @@ async def get_execution(execution_id: ExecutionId, state: State, caller: Reader)
         stored = await state.history.get_execution(found.tenant, key)
     except DatabaseUnavailable as error:
         stored, missing = None, error
-    if stored is not None:
+    if stored is not None and stored.row.outcome not in _MAY_WAIT:
         return JSONResponse(execution_document(stored.job, stored.row, stored.attempts))
-    for row in await _alive(state, found):
-        if row.key == key:
-            return JSONResponse(execution_document(found.job, row))
+    alive = {row.key: row for row in await _alive(state, found)}
+    if stored is not None:
+        return JSONResponse(_document(stored, alive))
+    if key in alive:
+        return JSONResponse(execution_document(found.job, alive[key]))
     raise missing
+
+
+def _present(stored: StoredExecution, alive: Mapping[str, ExecutionRow]) -> ExecutionRow:
+    return as_present(stored.row, alive.get(stored.row.key))
+
+
+def _document(stored: StoredExecution, alive: Mapping[str, ExecutionRow]) -> dict[str, Any]:
+    return execution_document(stored.job, _present(stored, alive), stored.attempts)
+
+
+async def _unlisted(
+    state: AppState, found: Found, query: ExecutionQuery, alive: Mapping[str, ExecutionRow]
+) -> dict[str, dict[str, Any]]:
+    """By key, those alive that no page brings: the history does not know them, or as something else."""
+    known = await state.history.get_executions(found.tenant, list(alive))
+    documents = {}
+    for key, row in alive.items():
+        stored = known.get(key)
+        if stored is None and _wanted(row, query):
+            documents[key] = execution_document(found.job, row)
+        elif (
+            stored is not None and not _wanted(stored.row, query) and _wanted(_present(stored, alive), query)
+        ):
+            documents[key] = _document(stored, alive)
+    return documents
 
 
 async def _stored(

@@ -101,6 +101,19 @@ class History:
         page = await self._database.read(lambda connection: _page(connection, tenant, query, 1))
         return page.items[0] if page.items else None
 
+    async def get_executions(self, tenant: str, keys: Sequence[str]) -> dict[str, StoredExecution]:
+        """Those of these keys that there are, by key, each with every attempt."""
+        if not keys:
+            return {}
+        wanted = [clean(key) for key in keys]
+        query = sa.select(*executions.c).where(
+            executions.c.tenant == clean(tenant), executions.c.key.in_(wanted)
+        )
+        found = await self._database.read(
+            lambda connection: with_attempts(connection, tenant, connection.execute(query).all())
+        )
+        return {stored.row.key: stored for stored in found}
+
     async def last_rerun(self, tenant: str, key: str) -> int:
         """The highest number of a rerun of the occurrence behind ``key``; 0: there is none."""
         first, behind = f"{rerun_of(key)}+r", f"{rerun_of(key)}+s"

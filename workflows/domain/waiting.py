@@ -22,7 +22,7 @@ def waiting_rows(state: JobState) -> list[ExecutionRow]:
     """Manual runs, redrives and reruns that have been accepted and have not begun."""
     occurrences = [
         *(manual_occurrence(state, manual) for manual in state.triggers),
-        *(queued.occurrence for queued in state.redrives),
+        *(queued.occurrence.model_copy(update={"fires_at": queued.at}) for queued in state.redrives),
     ]
     return [
         ExecutionRow(
