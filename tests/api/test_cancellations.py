@@ -56,9 +56,9 @@ async def test_a_run_in_flight_is_broken_off(api: httpx.AsyncClient, sink: Sink)
 async def test_a_run_beside_the_loop_is_cancelled_and_the_other_goes_on(
     api: httpx.AsyncClient, sink: Sink
 ) -> None:
-    first = await busy(api, sink, "two")
-    beside = (await api.post("/v1/jobs/two/trigger", json={"force": True})).json()
-    await sink.delivery("/slow/two", 2)
+    first = await busy(api, sink, "busy-two")
+    beside = (await api.post("/v1/jobs/busy-two/trigger", json={"force": True})).json()
+    await sink.delivery("/slow/busy-two", 2)
     cancelled = await api.post(f"/v1/executions/{beside['id']}/cancel")
     assert cancelled.status_code == 200, cancelled.text
     await eventually(api, f"/v1/executions/{beside['id']}", lambda e: e["outcome"] == "cancelled")
