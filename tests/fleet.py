@@ -220,6 +220,7 @@ class Fleet:
             keeps_line=True,
             keeps_sent=True,
             ends_retries=True,
+            keeps_turns=True,
             **state_fields,
         )
         handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(

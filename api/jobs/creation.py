@@ -224,6 +224,7 @@ def initial_state(reserved: StoredJob, *, paused: bool) -> JobState:
         keeps_line=True,
         keeps_sent=True,
         ends_retries=True,
+        keeps_turns=True,
     )
 
 

@@ -179,6 +179,9 @@ class JobState(Contract):
     ends_retries: bool = False
     """Set from the beginning; in histories that 0.3.0 began, a deletion cancels a retry that a worker holds,
     and leaves no dead letter of it."""
+    keeps_turns: bool = False
+    """Set from the beginning; in histories that 0.3.0 began, an edit of the timing costs any run its turn in
+    its group, one that somebody asked for too."""
     open_letters: list[str] = []
     """Keys of the job's open dead letters, oldest first."""
     reruns: list[str] = []

@@ -173,11 +173,16 @@ def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: b
     incidents.edited(state, watched, at)
     state.completed_at = None
     job_state.drop_plan(state)
-    queued = run is not None and run.group_since is not None
-    if run is not None and not calling and is_unserved(run) and (moves or not queued):
+    if run is not None and not calling and is_unserved(run) and not _keeps_turn(state, run, moves=moves):
         state.run = None  # planned again, or recorded just now
         if not is_planned(run.occurrence.trigger):
             job_sources.put_back(state, run, at)
+
+
+def _keeps_turn(state: JobState, run: RunState, *, moves: bool) -> bool:
+    """A run that waits for its group goes on waiting there, unless it is decided anew whether it runs."""
+    decided_anew = moves and (is_planned(run.occurrence.trigger) or not state.keeps_turns)
+    return run.group_since is not None and not decided_anew
 
 
 def _leave_behind(state: JobState, at: datetime, alive: set[datetime]) -> None:

@@ -11,6 +11,7 @@ from tests.workflows.domain.states import (
     again,
     at,
     begun,
+    begun_by_hand,
     comes_back,
     definition,
     planned,
@@ -75,6 +76,32 @@ def test_a_due_run_that_an_edit_stopped_before_it_fired_is_recorded_and_not_coun
     job_changes.edit(job, definition(**HOURLY, max_runs=5), at(1.01), calling=True)
     job_state.stopped_unfired(job, run, inp, IF_HELD, at(1.02))
     assert (job.run, job.scheduled_runs, told(job)) == (None, 0, [("missed", "edited", 1)])
+
+
+@pytest.mark.parametrize(
+    ("source", "keeps_turns", "stays"),
+    [
+        pytest.param("manual", True, True, id="asked for"),
+        pytest.param("manual", False, False, id="asked for, begun by 0.3.0"),
+        pytest.param("schedule", True, False, id="an occurrence"),
+    ],
+)
+def test_a_new_timing_decides_anew_only_about_occurrences(
+    source: str, keeps_turns: bool, stays: bool
+) -> None:
+    """A run that somebody asked for, and that waits for its group, has nothing to do with the timing."""
+    job = state((1, 5), keeps_turns=keeps_turns)
+    if source == "manual":
+        begun_by_hand(job, 1)
+    else:
+        begun(job)
+    assert job.run is not None
+    job.run.group_since = at(1)
+    job_changes.edit(job, definition(**HOURLY), at(2), calling=False)
+    assert (job.run is not None) is stays
+    assert [waiting.request for waiting in job.triggers] == (
+        ["now"] if source == "manual" and not stays else []
+    )
 
 
 @pytest.mark.parametrize("calling", [True, False], ids=["held", "asleep"])
