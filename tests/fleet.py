@@ -221,6 +221,7 @@ class Fleet:
             keeps_sent=True,
             ends_retries=True,
             keeps_turns=True,
+            closes_letters=True,
             **state_fields,
         )
         handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(

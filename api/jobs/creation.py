@@ -225,6 +225,7 @@ def initial_state(reserved: StoredJob, *, paused: bool) -> JobState:
         keeps_sent=True,
         ends_retries=True,
         keeps_turns=True,
+        closes_letters=True,
     )
 
 

@@ -182,6 +182,9 @@ class JobState(Contract):
     keeps_turns: bool = False
     """Set from the beginning; in histories that 0.3.0 began, an edit of the timing costs any run its turn in
     its group, one that somebody asked for too."""
+    closes_letters: bool = False
+    """Set from the beginning; in histories that 0.3.0 began, a success under another key of the same
+    occurrence leaves its dead letter open."""
     open_letters: list[str] = []
     """Keys of the job's open dead letters, oldest first."""
     reruns: list[str] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from workflows.contracts import names
 from workflows.contracts.dead_letter import OPEN_A_JOB, STORY_MAX, DeadLetter, LetterEnded
 from workflows.contracts.errands import OpenDeadLetter, TellDeadLetter
 from workflows.contracts.job import BesideRun, JobState, RunEnded, RunState
@@ -28,6 +29,8 @@ def after_end(state: JobState, run: RunState, outcome: Outcome, row: ExecutionRo
         _remember_open(state, row)
     elif _may_have_letter(state, run):
         _tell(state, run, row, outcome if outcome in ("succeeded", "replaced") else "cancelled")
+    if outcome == "succeeded":
+        _close_own(state, row.key, row.ended_at or row.fires_at)
 
 
 def after_beside(state: JobState, end: RunEnded) -> None:
@@ -36,6 +39,8 @@ def after_beside(state: JobState, end: RunEnded) -> None:
         at = end.ended_at
         fields = end.last_run.model_dump() | {"fires_at": end.last_run.scheduled_time, "ended_at": at}
         _remember_open(state, ExecutionRow(seq=0, **fields))
+    elif end.last_run.outcome == "succeeded":
+        _close_own(state, end.last_run.key, end.ended_at)
 
 
 def lost_beside(state: JobState, row: BesideRun, used: int, now: datetime) -> None:
@@ -57,6 +62,14 @@ def _remember_open(state: JobState, row: ExecutionRow) -> None:
     while len(state.open_letters) > OPEN_A_JOB:
         oldest, *state.open_letters = state.open_letters
         word = LetterEnded(key=oldest, outcome="evicted", at=row.ended_at or row.fires_at)
+        errands.add(state, TellDeadLetter(tenant=state.tenant, ended=word))
+
+
+def _close_own(state: JobState, key: str, at: datetime) -> None:
+    """A rerun, or a backfill of all, has succeeded under a key of its own: so has its occurrence."""
+    own = names.occurrence_key(key)
+    if own != key and own in state.open_letters and state.closes_letters:
+        word = LetterEnded(key=own, outcome="succeeded", at=at)
         errands.add(state, TellDeadLetter(tenant=state.tenant, ended=word))
 
 

@@ -85,6 +85,40 @@ def test_a_letter_hears_how_its_occurrence_ended(
     assert told(job) == expected
 
 
+@pytest.mark.parametrize(
+    ("suffix", "outcome", "closes_letters", "expected"),
+    [
+        pytest.param("+b2", "succeeded", True, [("succeeded", KEY)], id="a backfill of all"),
+        pytest.param("+r1", "succeeded", True, [("succeeded", KEY)], id="a rerun"),
+        pytest.param("+b2+r1", "succeeded", True, [("succeeded", KEY)], id="a rerun of a backfill"),
+        pytest.param("+b2", "cancelled", True, [], id="no success"),
+        pytest.param("+b2", "succeeded", False, [], id="begun by 0.3.0"),
+    ],
+)
+@pytest.mark.parametrize("beside", [False, True], ids=["in the loop", "beside"])
+def test_a_success_under_another_key_closes_the_letter_of_its_occurrence(
+    suffix: str, outcome: str, closes_letters: bool, expected: list[tuple[str, str]], beside: bool
+) -> None:
+    job = one_try(open_letters=[KEY], closes_letters=closes_letters)
+    row: dict[str, Any] = {"key": KEY + suffix, "scheduled_time": at(1), "trigger": "backfill"}
+    if beside:
+        job.beside = [BesideRun.model_validate({**row, "fires_at": at(2), "outcome": "scheduled", "seq": 0})]
+        last = LastRun.model_validate({**row, "outcome": outcome, "ended_at": at(3)})
+        job_changes.ended_beside(job, RunEnded(last_run=last, ended_at=at(3)))
+    else:
+        occurrence = Occurrence.model_validate({**row, "fires_at": at(2)})
+        job_sources.begin_redrive(job, QueuedRun(occurrence=occurrence, at=at(2)))
+        comes_back(job, report(outcome, fired=2, ended=3))
+    assert told(job) == expected
+
+
+def test_a_success_tells_no_letter_that_is_not_open() -> None:
+    job = one_try(closes_letters=True)
+    redriven(job, "rerun")
+    comes_back(job, report("succeeded", fired=2, ended=2.1))
+    assert told(job) == []
+
+
 def test_a_backfill_of_what_was_never_tried_tells_nobody() -> None:
     job = one_try()
     redriven(job, "backfill", attempt=1)
