@@ -131,6 +131,7 @@ async def test_a_run_that_ends_at_this_moment_is_no_unknown_one(
         view = await look(connection, found)
         sink.released.set()
         await eventually(api, f"/v1/executions/{run['id']}", lambda e: e["outcome"] == "succeeded")
+        await eventually(api, "/v1/jobs/just-now", lambda job: job["last_run"] is not None)  # it has heard
         monkeypatch.setattr(History, "get_execution", AsyncMock(return_value=None))
         return view
 
