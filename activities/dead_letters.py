@@ -31,6 +31,7 @@ from workflows.contracts.dead_letter import (
     RedriveSent,
 )
 from workflows.contracts.job import JobView, Triggered
+from workflows.contracts.search import attributes
 from workflows.domain import dead_letter
 
 RPC_WITHIN = timedelta(seconds=4)
@@ -66,6 +67,7 @@ async def _start(client: Client, letter: DeadLetter, reuse: WorkflowIDReusePolic
             priority=Priority(
                 priority_key=3, fairness_key=letter.tenant, fairness_weight=letter.hints.weight
             ),
+            search_attributes=attributes(letter.tenant, letter.job, letter.ref),
             static_summary=f"dead letter of {key}"[:200],
             rpc_timeout=RPC_WITHIN,
         )

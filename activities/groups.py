@@ -33,6 +33,7 @@ from workflows.contracts.names import (
     UPDATE_HOLDS,
     group_workflow_id,
 )
+from workflows.contracts.search import attributes
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ class Groups:
             start_signal=SIGNAL_ASK,
             start_signal_args=[asked],
             priority=Priority(fairness_key=asked.tenant),
+            search_attributes=attributes(asked.tenant),
             static_summary=f"group {asked.group} of {asked.tenant}",
             rpc_timeout=ASK_WITHIN,
         )

@@ -32,6 +32,7 @@ from workflows.contracts.names import (
     STORE_INCIDENTS_ACTIVITY,
     incident_workflow_id,
 )
+from workflows.contracts.search import attributes
 from workflows.domain import incident_state
 
 TELL_WITHIN = timedelta(seconds=5)
@@ -64,6 +65,7 @@ async def tell(client: Client, word: IncidentWord) -> None:
         start_signal=SIGNAL_INCIDENT,
         start_signal_args=[word],
         priority=Priority(fairness_key=word.tenant),
+        search_attributes=attributes(word.tenant, word.job, word.subject if word.job else None),
         static_summary=f"{word.kind}: {word.detail}"[:200],
         rpc_timeout=TELL_WITHIN,
     )

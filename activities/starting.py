@@ -21,6 +21,7 @@ from workflows.contracts.names import (
     run_name,
     run_workflow_id,
 )
+from workflows.contracts.search import attributes
 
 START_WITHIN = timedelta(seconds=4)
 AT_ONCE = 16
@@ -50,6 +51,7 @@ async def start_alone(client: Client, alone: JobState) -> None:
             ),
             start_signal=None if alone.run.stop is None else SIGNAL_STOP,
             start_signal_args=[] if alone.run.stop is None else [alone.run.stop],
+            search_attributes=attributes(alone.tenant, alone.job, alone.ref),
             static_summary=f"{key}, beside its job",
             rpc_timeout=START_WITHIN,
         )

@@ -29,6 +29,7 @@ from workflows.contracts.names import (
     bulks_workflow_id,
     opaque_id,
 )
+from workflows.contracts.search import attributes
 
 ANSWER_WITHIN_S = 7.4
 READ_WITHIN = timedelta(seconds=2)
@@ -77,6 +78,8 @@ class Bulks:
             task_queue=MAIN_QUEUE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             priority=Priority(priority_key=3, fairness_key=order.tenant),
+            search_attributes=attributes(order.tenant),
+            static_summary=f"bulks of {order.tenant}",
         )
         started = asyncio.create_task(start.workflow_handle())  # else nobody retrieves its failure
         started.add_done_callback(lambda task: task.cancelled() or task.exception())

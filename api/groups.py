@@ -42,6 +42,7 @@ from workflows.contracts.names import (
     opaque_id,
     parse_key,
 )
+from workflows.contracts.search import attributes
 
 log = logging.getLogger(__name__)
 
@@ -238,6 +239,7 @@ def _start(state: GroupState) -> WithStartWorkflowOperation[object, None]:
         task_queue=MAIN_QUEUE,
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         priority=Priority(fairness_key=state.tenant),
+        search_attributes=attributes(state.tenant),
         static_summary=f"group {state.group} of {state.tenant}",
     )
     started = asyncio.create_task(start.workflow_handle())  # else nobody retrieves its failure

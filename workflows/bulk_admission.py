@@ -16,6 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.contracts import failures, names
     from workflows.contracts.bulk import BULKS_MAX, BulkOrder, BulkState
     from workflows.contracts.planning import TenantHints
+    from workflows.contracts.search import attributes
 
 
 @workflow.defn(name=names.BULKS_WORKFLOW)
@@ -49,6 +50,7 @@ class BulksWorkflow:
                 priority=Priority(
                     priority_key=3, fairness_key=order.tenant, fairness_weight=TenantHints().weight
                 ),
+                search_attributes=attributes(order.tenant),
                 static_summary=f"{order.action} many of {order.tenant}",
             )
         except WorkflowAlreadyStartedError:

@@ -12,6 +12,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 with workflow.unsafe.imports_passed_through():
     from workflows.contracts import failures, names
     from workflows.contracts.actor import Actor
+    from workflows.contracts.base import rfc3339
     from workflows.contracts.dead_letter import (
         DeadLetter,
         DeadLetterState,
@@ -69,7 +70,11 @@ class DeadLetterWorkflow:
         seen = self.state.change
         timeout = max(until - workflow.now(), timedelta(milliseconds=1))
         try:
-            await workflow.wait_condition(lambda: self.state.change != seen, timeout=timeout)
+            await workflow.wait_condition(
+                lambda: self.state.change != seen,
+                timeout=timeout,
+                timeout_summary=f"{self.state.status} until {rfc3339(until)}",
+            )
         except TimeoutError:
             return True
         return False

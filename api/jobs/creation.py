@@ -15,9 +15,6 @@ from datetime import datetime, timedelta
 from temporalio.client import Client
 from temporalio.common import (
     Priority,
-    SearchAttributeKey,
-    SearchAttributePair,
-    TypedSearchAttributes,
     WorkflowIDReusePolicy,
 )
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -40,13 +37,11 @@ from workflows.contracts.job import JobState, JobView
 from workflows.contracts.names import (
     JOB_WORKFLOW,
     MAIN_QUEUE,
-    SEARCH_JOB,
-    SEARCH_REF,
-    SEARCH_TENANT,
     job_workflow_id,
 )
 from workflows.contracts.planning import TenantHints
 from workflows.contracts.records import Pause
+from workflows.contracts.search import attributes
 from workflows.domain.resolve import initial_cursor
 
 log = logging.getLogger(__name__)
@@ -249,7 +244,6 @@ def initial_view(state: JobState) -> JobView:
 async def start_job(client: Client, state: JobState) -> None:
     """Starts the job's workflow; one that is started already is the same job, and fine."""
     hints = TenantHints()
-    attributes = {SEARCH_TENANT: state.tenant, SEARCH_JOB: state.job, SEARCH_REF: state.ref}
     try:
         await client.start_workflow(
             JOB_WORKFLOW,
@@ -257,12 +251,7 @@ async def start_job(client: Client, state: JobState) -> None:
             id=job_workflow_id(state.tenant, state.ref),
             task_queue=MAIN_QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
-            search_attributes=TypedSearchAttributes(
-                [
-                    SearchAttributePair(SearchAttributeKey.for_keyword(name), value)
-                    for name, value in attributes.items()
-                ]
-            ),
+            search_attributes=attributes(state.tenant, state.job, state.ref),
             static_summary=f"{state.job} of {state.tenant}",
             static_details=_details(state),
             priority=Priority(fairness_key=state.tenant, fairness_weight=hints.weight, priority_key=3),

@@ -18,7 +18,7 @@ from api.problems import Kind, ProblemError
 from infra.database.errors import DatabaseUnavailable
 from infra.database.jobs import JobIndex
 from infra.database.stored_job import StoredJob
-from workflows.contracts.names import SEARCH_JOB, SEARCH_REF, SEARCH_TENANT, job_of
+from workflows.contracts.names import JOB_WORKFLOW, SEARCH_JOB, SEARCH_REF, SEARCH_TENANT, job_of
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,10 @@ class Refs:
 
 async def _from_visibility(client: Client, tenant: str, job: str) -> str | None:
     """The newest generation that is open. Tenant and job hold no quotes: both match their patterns."""
-    query = f"{SEARCH_TENANT} = '{tenant}' AND {SEARCH_JOB} = '{job}' AND ExecutionStatus = 'Running'"
+    query = (
+        f"WorkflowType = '{JOB_WORKFLOW}' AND {SEARCH_TENANT} = '{tenant}' AND {SEARCH_JOB} = '{job}' "
+        "AND ExecutionStatus = 'Running'"
+    )
     refs: list[str] = []
     async for found in client.list_workflows(query, page_size=50, limit=50):
         refs.extend(str(value) for value in found.search_attributes.get(SEARCH_REF, []))

@@ -93,7 +93,7 @@ SEARCH_TENANT = "CarillonTenant"
 SEARCH_JOB = "CarillonJob"
 SEARCH_REF = "CarillonRef"
 SEARCH_ATTRIBUTES = (SEARCH_TENANT, SEARCH_JOB, SEARCH_REF)
-"""Keywords, set once when a job starts; for operators and for finding a ref without the database."""
+"""Keywords, set once when a workflow starts; for operators and for finding a ref without the database."""
 
 
 def ref_of(job: str, generation: int) -> str:
