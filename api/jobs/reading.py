@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
 from api.connection import Connection
@@ -28,23 +29,31 @@ VIEW_WITHIN = timedelta(seconds=2)
 
 
 async def view_of(connection: Connection, found: Found) -> JobView | None:
-    """The job as its workflow knows it; None if that did not answer in time.
+    """The job as its workflow knows it; None if that did not answer in time, or was ended by an operator.
 
     Raises 404 when the workflow says that the job is deleted, or is not there at all.
     """
-    view = await any_view_of(connection, found)
+    view = await _view(connection, found, reject=QueryRejectCondition.NOT_COMPLETED_CLEANLY)
     if view is not None and view.status == "deleted":
         raise no_such_job(found.job)
     return view
 
 
 async def any_view_of(connection: Connection, found: Found) -> JobView | None:
-    """As :func:`view_of`, a deleted job's view too: runs of it may be alive still."""
+    """As :func:`view_of`, the last one of a deleted or terminated job too: runs of it may be alive still."""
+    return await _view(connection, found, reject=None)
+
+
+async def _view(
+    connection: Connection, found: Found, *, reject: QueryRejectCondition | None
+) -> JobView | None:
     try:
         async with asyncio.timeout(VIEW_WITHIN.total_seconds()):  # the SDK tries again, each try anew
             client = await connection.client()
             handle = client.get_workflow_handle(job_workflow_id(found.tenant, found.ref))
-            view: JobView = await handle.query(QUERY_VIEW, result_type=JobView, rpc_timeout=VIEW_WITHIN)
+            view: JobView = await handle.query(
+                QUERY_VIEW, result_type=JobView, reject_condition=reject, rpc_timeout=VIEW_WITHIN
+            )
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             raise no_such_job(found.job) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
@@ -17,8 +18,10 @@ from api.jobs.creation import NewJob, initial_state, initial_view
 from api.jobs.editing import Edited, without_read_only
 from api.jobs.intake import parse_intake, settle_new
 from api.jobs.reading import document_of_row, document_of_view, present_document, view_of
+from api.jobs.refs import Found
+from api.jobs.tombstones import bury_lost
 from api.openapi import body, problems, security
-from api.preconditions import mismatch, parse_if_match, wants_absence
+from api.preconditions import IfMatch, mismatch, parse_if_match, wants_absence
 from api.problems import Kind, ProblemError, invalid
 from api.queries import DeleteQuery, JobQuery
 from api.requests import JobPatch, JobRequest
@@ -250,17 +253,32 @@ async def delete_job(
         wanted.check(revision)
     operation = f"delete-{state.random_name()}"
     actor = Actor(by=caller.subject, at=now, operation=operation)
-    changed = await state.changes.change(
-        found,
-        UPDATE_DELETE,
-        DeleteRequest(running=query.running, if_revision=revision, actor=actor),
-        update_id=operation,
-        now=now,
-    )
+    request = DeleteRequest(running=query.running, if_revision=revision, actor=actor)
+    try:
+        changed = await state.changes.change(found, UPDATE_DELETE, request, update_id=operation, now=now)
+    except ProblemError as problem:
+        if problem.kind is not Kind.NOT_FOUND or not await _delete_lost(state, caller, found, wanted, now):
+            raise
+        return JSONResponse({"id": job_id, "in_flight": []})
     await state.audit.note(caller, "delete", job_id, changed.view.revision, None)
     return JSONResponse(
         {"id": job_id, "in_flight": [running.model_dump(mode="json") for running in changed.in_flight]}
     )
+
+
+async def _delete_lost(
+    state: AppState, caller: Principal, found: Found, wanted: IfMatch | None, now: datetime
+) -> bool:
+    """Whether it was the row of a job whose workflow was terminated, and is deleted now."""
+    if found.stored is None:
+        return False
+    if wanted is not None:
+        wanted.check(found.stored.revision)
+    if not await bury_lost(state.temporal, state.index, found, now):
+        return False
+    state.refs.forget(caller.tenant, found.job)
+    await state.audit.note(caller, "delete", found.job, found.stored.revision, None)
+    return True
 
 
 async def _edited(state: AppState, caller: Principal, operation: str, edited: Edited) -> JSONResponse:
