@@ -23,7 +23,6 @@ from workflows.contracts.callback import REPEATS_FOR, CallbackClaims
 from workflows.contracts.job import FiredSignal
 from workflows.contracts.names import SIGNAL_FIRED
 
-TAKEN_OVER = 202
 TELL_WITHIN = timedelta(seconds=2)
 SAY_AGAIN_S = 0.3
 NO_PUBLIC_URL = (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from temporalio import activity
 
-from activities.callback import NO_PUBLIC_URL, TAKEN_OVER, begun_at, claims_of
+from activities.callback import NO_PUBLIC_URL, begun_at, claims_of
 from activities.clock import RunClock
 from activities.due import Ended, Wait
 from activities.fence import START_COUNTS_FOR, Passed
@@ -145,7 +145,11 @@ class Hold:
                 raise asyncio.CancelledError
             self._refuse_poison()
             answer = await self._held_and_fired()
-            if self._by_callback and answer.status_code == TAKEN_OVER and answer.outcome != "timed_out":
+            if (
+                self._by_callback
+                and answer.status_code == callback.ACCEPTED
+                and answer.outcome != "timed_out"
+            ):
                 self.handed_over = self._claims
             return self._report_of(answer)
         except Ended as end:
@@ -169,7 +173,7 @@ class Hold:
         raise Ended(
             "timed_out",
             fired_at=over.at,
-            status_code=TAKEN_OVER,
+            status_code=callback.ACCEPTED,
             error=callback.no_end((over.ends_at - over.at).total_seconds()),
             retryable=not final,
             reason="max_duration" if final else None,

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-MAX_RETRY_AFTER_S = 3600.0
-"""A target may put its next attempt off by so much, not more (semantics.md, Attempts)."""
+from workflows.domain.retry import MAX_RETRY_AFTER
+
+MAX_RETRY_AFTER_S = MAX_RETRY_AFTER.total_seconds()
 
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTH = "(?P<month>" + "|".join(_MONTHS) + ")"

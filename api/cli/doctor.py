@@ -28,6 +28,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from activities.clock import AHEAD_LIMIT
 from infra.database.engine import Database
 from infra.database.errors import DatabaseError
 from infra.database.migration import configuration
@@ -40,9 +41,6 @@ from infra.temporal.errors import SetupError
 from infra.temporal.namespace import missing_search_attributes, retention
 from workflows.contracts.names import DUE_QUEUE, MAIN_QUEUE, SEARCH_ATTRIBUTES
 from workflows.domain.zones import tzdata_version
-
-CLOCK_AHEAD_LIMIT = timedelta(milliseconds=250)
-"""Workers hold no runs when their clock is farther ahead."""
 
 State = Literal["ok", "missing", "unknown", "note"]
 _COLOURS: dict[State, str] = {"ok": "green", "missing": "bold red", "unknown": "yellow", "note": "dim"}
@@ -183,7 +181,7 @@ async def _clock(client: Client) -> Finding:
         return Finding("clock", "unknown", "the server does not say when a call came")
     ahead = offset.ahead / timedelta(milliseconds=1)
     text = f"{ahead:+.1f} ms against the server (± {offset.uncertainty / timedelta(milliseconds=1):.1f} ms)"
-    if abs(offset.ahead) <= CLOCK_AHEAD_LIMIT + offset.uncertainty:
+    if abs(offset.ahead) <= AHEAD_LIMIT + offset.uncertainty:
         return Finding("clock", "ok", text)
     return Finding(
         "clock", "missing", text, "Synchronise the clocks: workers do not hold runs, or fire them late."

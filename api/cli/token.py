@@ -8,13 +8,13 @@ from datetime import timedelta
 
 import jwt
 
+from api.auth.keys import MIN_SECRET_BYTES
+from api.auth.principal import SCOPES
 from infra.settings import Settings
 from infra.temporal.errors import SetupError
 from workflows.contracts.names import TENANT_PATTERN
 
-SCOPES = ("jobs:read", "jobs:write", "tenant:write", "platform:admin")
 DEFAULT_SCOPE = "jobs:read jobs:write"
-LEAST_SECRET_BYTES = 32
 
 
 def issue_token(settings: Settings, *, tenant: str, scope: str, subject: str, ttl: timedelta) -> str:
@@ -38,10 +38,10 @@ def issue_token(settings: Settings, *, tenant: str, scope: str, subject: str, tt
     if ttl <= timedelta(0):
         raise SetupError("the time to live must be positive, as in PT12H", code="ttl_not_positive")
     secret = settings.jwt_secret.get_secret_value()
-    if len(secret.encode()) < LEAST_SECRET_BYTES:
+    if len(secret.encode()) < MIN_SECRET_BYTES:
         raise SetupError(
             f"no secret to sign with: {settings.data_dir} holds no installation of carillon up (name it with "
-            f"--data-dir) and CARILLON_JWT_SECRET has fewer than {LEAST_SECRET_BYTES} bytes",
+            f"--data-dir) and CARILLON_JWT_SECRET has fewer than {MIN_SECRET_BYTES} bytes",
             code="jwt_secret_missing",
         )
     now = int(time.time())

@@ -8,11 +8,10 @@ from typing import Any
 from workflows.contracts.attempt import AttemptReport
 from workflows.contracts.callback import CallbackClaims
 from workflows.contracts.definition import JobDefinition
+from workflows.domain.retry import MAX_RETRY_AFTER
 
 ACCEPTED = 202
 """The status with which the target took the run over."""
-MAX_RETRY_AFTER_S = 3600.0
-"""As of a Retry-After header: semantics.md, Attempts."""
 LEAST_LEASE = timedelta(seconds=3)
 
 
@@ -38,7 +37,8 @@ def succeeded(claims: CallbackClaims, answer: str | None, at: datetime) -> Attem
 def failed(
     claims: CallbackClaims, at: datetime, *, error: str, retryable: bool, retry_after_s: float | None
 ) -> AttemptReport:
-    wait = None if retry_after_s is None or not retryable else min(retry_after_s, MAX_RETRY_AFTER_S)
+    longest = MAX_RETRY_AFTER.total_seconds()
+    wait = None if retry_after_s is None or not retryable else min(retry_after_s, longest)
     return _report(claims, at, outcome="failed", error=error, retryable=retryable, retry_after_s=wait)
 
 

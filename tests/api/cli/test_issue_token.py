@@ -9,8 +9,7 @@ from typing import Any
 import jwt
 import pytest
 
-from api.auth.principal import SCOPES as API_SCOPES
-from api.cli.token import SCOPES, issue_token
+from api.cli.token import issue_token
 from infra.settings import Settings
 from infra.temporal.errors import SetupError
 
@@ -60,7 +59,3 @@ def test_refused(changes: dict[str, Any], code: str) -> None:
     with pytest.raises(SetupError) as caught:
         _issue(**changes)
     assert caught.value.code == code
-
-
-def test_scopes_are_those_of_the_api() -> None:
-    assert set(SCOPES) == set(API_SCOPES)
