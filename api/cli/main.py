@@ -108,6 +108,17 @@ def token(
     typer.echo(issue_token(settings_for(data_dir), tenant=tenant, scope=scope, subject=sub, ttl=ttl))
 
 
+@app.command(name="signing-secret")
+def signing_secret(
+    tenant: Annotated[str, typer.Option(help="Tenant whose deliveries are to be verified.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Print the secret with which a tenant's targets verify what they are sent."""
+    from api.cli.signing_secret import signing_secret as secret_of
+
+    typer.echo(secret_of(settings_for(data_dir), tenant))
+
+
 @app.command()
 def listen(
     data_dir: DataDir = None,

@@ -17,17 +17,22 @@ from workflows.contracts.names import TENANT_PATTERN
 DEFAULT_SCOPE = "jobs:read jobs:write"
 
 
+def check_tenant(tenant: str) -> None:
+    """Raise SetupError (``tenant_malformed``) for what can be the name of none."""
+    if not re.fullmatch(TENANT_PATTERN, tenant):
+        raise SetupError(
+            f"{tenant!r} is no tenant: lower-case letters, digits, hyphens; no hyphen first; at most 63",
+            code="tenant_malformed",
+        )
+
+
 def issue_token(settings: Settings, *, tenant: str, scope: str, subject: str, ttl: timedelta) -> str:
     """A JWT (HS256) with ``tenant``, ``scope`` and the registered claims; issuer and audience if configured.
 
     Raises SetupError for a malformed tenant, an unknown scope, a ttl that is not positive, and a missing or
     short secret.
     """
-    if not re.fullmatch(TENANT_PATTERN, tenant):
-        raise SetupError(
-            f"{tenant!r} is no tenant: lower-case letters, digits, hyphens; no hyphen first; at most 63",
-            code="tenant_malformed",
-        )
+    check_tenant(tenant)
     scopes = scope.replace(",", " ").split()
     unknown = [name for name in scopes if name not in SCOPES]
     if unknown or not scopes:
