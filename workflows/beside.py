@@ -71,7 +71,14 @@ class Beside(Changing):
             return len(state.beside) == lives  # it has told its end: only the word of its start was lost
         finally:
             self._starting.discard(row.key)
+        self._tell_if_it_rests(row)
         return True
+
+    def _tell_if_it_rests(self, row: BesideRun) -> None:
+        """The job was paused or deleted while this run was being started."""
+        state = self.state
+        if state.ends_retries and (state.pause is not None or state.deleted):
+            self._tell_standing(row)
 
     def _unsure_runs(self) -> list[RunState]:
         return [row.unsure for row in self.state.beside if row.unsure is not None]
@@ -94,6 +101,8 @@ class Beside(Changing):
         known = job_changes.sure(state, row)
         if known is not None and known.stop is not None:  # it came too late, or to a worker of 0.3.0
             await self._stop_beside(known, known.stop)
+        elif known is not None:
+            self._tell_if_it_rests(known)
         del self._unsure[row.name]
         self._changes += 1
 
@@ -158,6 +167,7 @@ class Beside(Changing):
     def _paused_by_failures(self) -> None:
         """A run beside the loop was one failure too many: what is held stops as at any pause."""
         self._changes += 1
+        self._tell_beside()
         self._start_flush()
         call, run = self._call, self.state.run
         if call is not None and active.is_planned(call.inp.occurrence.trigger):

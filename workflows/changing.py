@@ -5,8 +5,10 @@ Not a workflow itself; what comes next is decided in ``workflows.job``.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
 
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
@@ -28,6 +30,7 @@ with workflow.unsafe.imports_passed_through():
         PauseRequest,
         ResumeRequest,
         SkipRequest,
+        Standing,
         StopIntent,
     )
     from workflows.contracts.records import Pause
@@ -47,6 +50,8 @@ class Changing(Watched):
         """A change that dropped the plan told the index, which does not know yet when the job runs next."""
         self._starting: set[str] = set()
         """Keys of runs beside the loop that are being started: nothing can be told to them yet."""
+        self._telling: set[asyncio.Task[None]] = set()
+        """Runs beside the loop that are being told how their job stands."""
 
     # -- updates -----------------------------------------------------------------------------------
 
@@ -59,6 +64,7 @@ class Changing(Watched):
         since = state.pause.since if state.pause else actor.at
         state.pause = Pause(since=since, reason=request.reason, until=request.until, by=actor.by)
         self._accept(actor)
+        self._tell_beside()
         return await self._stopped("if_held", "paused")
 
     @workflow.update(name=names.UPDATE_RESUME)
@@ -67,6 +73,7 @@ class Changing(Watched):
             job_changes.end_pause(self.state, self._accepted_at(request.actor))
             self._row_lacks_plan = True
             self._accept(request.actor)
+            self._tell_beside()
         return JobChanged(view=self.view())
 
     @workflow.update(name=names.UPDATE_EDIT)
@@ -115,14 +122,36 @@ class Changing(Watched):
         await workflow.wait_condition(lambda: row.key not in self._starting)
         if job_changes.stop_when_sure(self.state, row, reason):
             return
-        name = row.name or names.suffix_of(row.key)
-        handle = workflow.get_external_workflow_handle(
-            names.run_workflow_id(self.state.tenant, self.state.ref, name)
-        )
         try:
-            await handle.signal(names.SIGNAL_STOP, reason)
+            await self._handle_of(row).signal(names.SIGNAL_STOP, reason)
         except ApplicationError:  # it is gone
             job_changes.forget_beside(self.state, row, workflow.now())
+
+    def _tell_beside(self) -> None:
+        """A pause or the deletion ends retries beside the loop as well. Nobody waits for it."""
+        for row in self.state.beside if self.state.ends_retries else []:
+            if row.key not in self._starting and row.unsure is None:  # else it is told when it has begun
+                self._tell_standing(row)
+
+    def _tell_standing(self, row: BesideRun) -> None:
+        state = self.state
+        if not state.deleted and not obeys_pause(row.trigger):
+            return
+        task = asyncio.create_task(
+            self._signal_standing(row, Standing(pause=state.pause, deleted=state.deleted))
+        )
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _signal_standing(self, row: BesideRun, standing: Standing) -> None:
+        with suppress(ApplicationError):  # it has ended
+            await self._handle_of(row).signal(names.SIGNAL_STANDING, standing)
+
+    def _handle_of(self, row: BesideRun) -> workflow.ExternalWorkflowHandle[Any]:
+        name = row.name or names.suffix_of(row.key)
+        return workflow.get_external_workflow_handle(
+            names.run_workflow_id(self.state.tenant, self.state.ref, name)
+        )
 
     @workflow.query(name=names.QUERY_VIEW)
     def view(self) -> JobView:
@@ -139,6 +168,8 @@ class Changing(Watched):
         if request.running == "cancel":
             for row in list(self.state.beside):
                 await self._stop_beside(row, "deleted")
+        else:
+            self._tell_beside()
         return await self._stopped("now" if request.running == "cancel" else "if_held", "deleted")
 
     @pause.validator

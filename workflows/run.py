@@ -11,8 +11,8 @@ from temporalio.exceptions import ApplicationError
 with workflow.unsafe.imports_passed_through():
     from workflows.attempting import Attempting
     from workflows.contracts import names
-    from workflows.contracts.job import JobState, RunEnded
-    from workflows.domain import details, history, incidents, job_state
+    from workflows.contracts.job import JobState, RunEnded, Standing, StopIntent
+    from workflows.domain import details, history, incidents, job_changes, job_state
 
 
 @workflow.defn(name=names.RUN_WORKFLOW)
@@ -32,7 +32,7 @@ class RunWorkflow(Attempting):
             self._settle_group()
             if self._history_is_long():
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                state.runs_errands = state.keeps_sent = True
+                state.runs_errands = state.keeps_sent = state.ends_retries = True
                 workflow.continue_as_new(state)
             workflow.set_current_details(details.describe(state))
             self._send_errands()
@@ -74,3 +74,18 @@ class RunWorkflow(Attempting):
         elif run is not None:
             inp = job_state.attempt_input(state, run)
             job_state.settle(state, run, inp, history.stopped(reason), reason, now)
+
+    @workflow.signal(name=names.SIGNAL_STANDING)
+    def standing(self, told: Standing) -> None:
+        """Its job is paused, resumed or deleted. A retry ends with the first and the last, and none follows
+        meanwhile; the first attempt is in flight for the job."""
+        state, run = self.state, self.state.run
+        state.pause, state.deleted = told.pause, told.deleted
+        self._changes += 1
+        if run is None or run.attempt == run.first_attempt or (told.pause is None and not told.deleted):
+            return
+        stop = StopIntent(intent="if_held", reason="deleted" if told.deleted else "paused")
+        if self._call is not None:
+            self._call.stop("if_held", stop.reason)
+        else:
+            job_changes.stop_waiting(state, run, stop, workflow.now())

@@ -5,13 +5,28 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import pytest
+from aiohttp import web
 from temporalio.client import Client
 
 from infra.settings import Settings
 from tests.fleet import Fleet, fresh, view
-from tests.sink import Sink
-from tests.workflows.asking import Gate, answers, at, from_now, pause, resume, seen, stored, told, trigger
-from workflows.contracts.records import Pause, Record
+from tests.sink import Arrival, Sink
+from tests.workflows.asking import (
+    Gate,
+    Job,
+    answers,
+    at,
+    delete,
+    from_now,
+    pause,
+    resume,
+    seen,
+    stored,
+    told,
+    trigger,
+)
+from workflows.contracts.records import ExecutionRow, Pause, Record
 
 UPDATES = True
 
@@ -153,3 +168,65 @@ async def test_a_pause_right_after_a_resume_leaves_the_first_one_counted(fleet: 
     [row] = [row for row in rows if row.outcome == "skipped"]
     assert (row.reason, 1 <= row.count <= 3) == ("paused", True)
     assert (await view(job)).stats.missed == 0
+
+
+# -- runs beside the loop --------------------------------------------------------------------------
+
+
+async def beside_twice(fleet: Fleet, path: str, interval: float) -> Job:
+    """A job whose two runs are beside its loop, as those are that may last for long under ``allow``."""
+    return await fleet.create(
+        fresh("aside"),
+        {
+            "schedule": {"every": 2},
+            "max_runs": 2,
+            "timeout": 3600,
+            "concurrency": {"policy": "allow"},
+            "retry": {"initial_interval": interval, "jitter": 0},
+            "target": {"url": path},
+        },
+    )
+
+
+def are_retrying(rows: list[ExecutionRow]) -> bool:
+    return [row.outcome for row in rows] == ["retrying", "retrying"]
+
+
+@pytest.mark.parametrize("stop", ["pause", "delete"])
+@pytest.mark.parametrize("interval", [60, 20], ids=["waits-for-its-timer", "a-worker-holds-it"])
+async def test_it_ends_the_retries_beside_the_loop_too(
+    fleet: Fleet, sink: Sink, interval: int, stop: str
+) -> None:
+    path = f"/aside-{stop}-{interval}"
+    answers(sink, path, 500, 500)
+    job = await beside_twice(fleet, sink.url(path), interval)
+    await stored(fleet, job, are_retrying)
+    if stop == "pause":
+        await pause(job)
+    else:
+        await delete(job)
+    rows = await stored(fleet, job, lambda rows: all(row.ended_at for row in rows))
+    assert told(rows) == [("dead_lettered", f"{stop.rstrip('e')}ed", 1)] * 2
+    assert len(sink.at(path)) == 2
+    if stop == "pause":
+        await seen(job, lambda found: found.stats.dead_lettered == 2 and not found.beside)
+
+
+async def test_a_retry_beside_the_loop_follows_when_the_pause_was_over_before_its_attempt(
+    fleet: Fleet, sink: Sink
+) -> None:
+    """What is in flight is left alone; how the job stands when it fails is what counts."""
+    gate, path = asyncio.Event(), "/aside-resumed"
+
+    async def fail_once(_: Arrival, before: int) -> web.Response:
+        await gate.wait()
+        return web.Response(status=500 if before < 2 else 200)
+
+    sink.answers[path] = fail_once
+    job = await beside_twice(fleet, sink.url(path), 0.5)
+    await sink.wait_for(path, 2)
+    assert len((await pause(job)).in_flight) == 2
+    await resume(job)
+    gate.set()
+    await seen(job, lambda found: found.stats.succeeded == 2)
+    assert len(sink.at(path)) == 4

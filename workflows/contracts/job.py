@@ -178,7 +178,7 @@ class JobState(Contract):
     for a place in a group is missed behind its ``not_after``, though it was sent."""
     ends_retries: bool = False
     """Set from the beginning; in histories that 0.3.0 began, a deletion cancels a retry that a worker holds,
-    and leaves no dead letter of it."""
+    and leaves no dead letter of it; and no pause or deletion reaches the retries of runs beside the loop."""
     keeps_turns: bool = False
     """Set from the beginning; in histories that 0.3.0 began, an edit of the timing costs any run its turn in
     its group, one that somebody asked for too."""
@@ -303,6 +303,13 @@ class RunEnded(Contract):
     ended_at: Instant
     incidents: list[OpenIncident] = []
     """What it has told of and not seen recover; the job's next success is the end of it."""
+
+
+class Standing(Contract):
+    """What a run beside the loop has to know of its job: whether its retries may follow."""
+
+    pause: Pause | None = None
+    deleted: bool = False
 
 
 class FiredSignal(Contract):

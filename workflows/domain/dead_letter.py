@@ -154,6 +154,7 @@ def alone(order: RedriveOrder) -> JobState:
         hints=letter.hints,
         runs_errands=True,
         keeps_sent=True,
+        ends_retries=True,
         run=RunState(
             occurrence=request.occurrence,
             attempt=request.attempt,

@@ -155,6 +155,7 @@ def alone(state: JobState) -> JobState:
         tzdata=state.tzdata,
         runs_errands=True,
         keeps_sent=True,
+        ends_retries=True,
     )
 
 
