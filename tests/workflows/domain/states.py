@@ -11,7 +11,8 @@ from workflows.contracts.definition import JobDefinition
 from workflows.contracts.job import JobState, ManualRun, RunState
 from workflows.contracts.planning import PlannedOccurrence
 from workflows.contracts.records import ExecutionRow
-from workflows.domain import job_sources, job_state
+from workflows.domain import job_sources, job_state, overlap
+from workflows.domain.active import of_loop
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -108,3 +109,12 @@ def told(job: JobState) -> list[tuple[str, str | None, int]]:
 def minutes(job: JobState) -> list[float]:
     """What is planned."""
     return [(one.scheduled_time - NOON) / MINUTE for one in job.plan]
+
+
+def run_ends(job: JobState, run: RunState, ended_at: datetime, *, started: datetime) -> datetime:
+    """Ends the run of the loop, and settles what fell due meanwhile; when that was."""
+    run.started_at = started
+    job_state.served(job, run)
+    job.run = None
+    overlap.settle(job, of_loop(run, ended_at), ended_at)
+    return ended_at
