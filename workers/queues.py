@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from temporalio.client import Client
-from temporalio.worker import Worker, WorkflowRunner
+from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from activities.attempt import Attempts
@@ -24,6 +24,7 @@ from activities.planning import Planning
 from activities.records import Records
 from activities.starting import Starting
 from infra.settings import Settings
+from workers.replayable import ReplayableRunner
 from workflows.bulk import BulkWorkflow
 from workflows.bulk_admission import BulksWorkflow
 from workflows.contracts.names import DUE_QUEUE, MAIN_QUEUE
@@ -46,11 +47,13 @@ WORKFLOWS = (
 )  # fmt: skip
 
 
-def workflow_runner() -> WorkflowRunner:
+def workflow_runner() -> ReplayableRunner:
     """The sandbox, with what is pure passed through: it costs memory for every cached job otherwise."""
-    return SandboxedWorkflowRunner(
-        restrictions=SandboxRestrictions.default.with_passthrough_modules(
-            "pydantic", "pydantic_core", "annotated_types", "workflows.contracts", "workflows.domain"
+    return ReplayableRunner(
+        SandboxedWorkflowRunner(
+            restrictions=SandboxRestrictions.default.with_passthrough_modules(
+                "pydantic", "pydantic_core", "annotated_types", "workflows.contracts", "workflows.domain"
+            )
         )
     )
 
@@ -77,6 +80,7 @@ def make_workers(
     grace = settings.worker_grace + SHUTDOWN_MARGIN
     starting = Starting(client)
     groups = Groups(client)
+    runner = workflow_runner()
     main = Worker(
         client,
         task_queue=MAIN_QUEUE,
@@ -95,7 +99,7 @@ def make_workers(
             *((backfills.page,) if backfills is not None else ()),
             *(incidents.activities if incidents is not None else ()),
         ],
-        workflow_runner=workflow_runner(),
+        workflow_runner=runner,
         identity=identity,
         max_cached_workflows=settings.max_cached_workflows,
         max_concurrent_activities=settings.max_held_runs,
@@ -104,6 +108,7 @@ def make_workers(
         sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
         graceful_shutdown_timeout=grace,
     )
+    runner.serve(main)
     due = Worker(
         client,
         task_queue=DUE_QUEUE,

@@ -221,7 +221,7 @@ async def impatient_fleet(
         assert homes, f"nobody knows {name}"
         for module in homes:
             patch.setattr(module, name, value)
-    patch.setattr(workers.queues, "workflow_runner", UnsandboxedWorkflowRunner)
+    patch.setattr(workers.queues, "SandboxedWorkflowRunner", lambda **_: UnsandboxedWorkflowRunner())
     fleet = await Fleet(client, settings).start()
     try:
         yield fleet

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 from temporalio.client import Client
-from temporalio.worker import Replayer, UnsandboxedWorkflowRunner
+from temporalio.worker import Replayer
 
 from infra.settings import Settings
 from infra.temporal.converter import DATA_CONVERTER
@@ -27,7 +27,7 @@ from tests.workflows.asking import (
     stored,
     trigger,
 )
-from workers.queues import WORKFLOWS
+from workers.queues import WORKFLOWS, workflow_runner
 from workflows.contracts import failures
 
 
@@ -49,7 +49,7 @@ async def test_a_job_that_continues_as_new_after_every_attempt_loses_nothing(
     settings = temporal_settings.model_copy(update={"max_cached_workflows": cache})
     async with impatient_fleet(temporal_client, settings, monkeypatch, RUNS_PER_HISTORY=1) as fleet:
         replayer = Replayer(
-            workflows=WORKFLOWS, workflow_runner=UnsandboxedWorkflowRunner(), data_converter=DATA_CONVERTER
+            workflows=WORKFLOWS, workflow_runner=workflow_runner(), data_converter=DATA_CONVERTER
         )
         answers(sink, "/retried", 500, 500, 500)
         retry = {"initial_interval": 0.2, "factor": 1, "jitter": 0}
