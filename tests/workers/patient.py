@@ -97,7 +97,7 @@ class Renewed(Patient):
         self.run_number = number
         await workflow.wait_condition(lambda: self.heard > 0 or number > 0)
         await workflow.execute_activity(aside, task_queue=ASIDE, start_to_close_timeout=timedelta(seconds=9))
-        if number < 2:
+        if number == 0:
             await workflow.wait_condition(workflow.all_handlers_finished)
             workflow.continue_as_new(number + 1)
         await workflow.wait_condition(lambda: self.heard > 9)

@@ -51,12 +51,13 @@ def queue() -> str:
     return f"replayable-{uuid.uuid4()}"
 
 
-async def first_task_done(handle: WorkflowHandle[Any, Any]) -> None:
+async def seen(handle: WorkflowHandle[Any, Any], kind: str, times: int = 1) -> None:
+    """Until the history has as many events of a kind."""
     async with asyncio.timeout(20):
-        while not any(
-            event.HasField("workflow_task_completed_event_attributes")
-            for event in (await handle.fetch_history()).events
-        ):
+        while True:
+            events = (await handle.fetch_history()).events
+            if sum(event.HasField(f"{kind}_event_attributes") for event in events) >= times:
+                return
             await asyncio.sleep(0.05)
 
 
@@ -84,7 +85,7 @@ async def started(client: Client, workflow: Any, *args: Any, queue: str) -> list
             await client.start_workflow(workflow, args=args, id=f"{queue}-{n}", task_queue=queue)
             for n in range(JOBS)
         ]
-        await asyncio.gather(*(first_task_done(handle) for handle in handles))
+        await asyncio.gather(*(seen(handle, "workflow_task_completed") for handle in handles))
     return handles
 
 
@@ -153,10 +154,12 @@ async def test_an_update_behind_two_workflow_tasks_without_a_command(
     async with Worker(temporal_client, task_queue=ASIDE, activities=[aside]):
         async with worker(temporal_client, queue):
             handle = await temporal_client.start_workflow(Resting.run, id=queue, task_queue=queue)
+            await seen(handle, "workflow_task_completed")
             await handle.signal(Patient.hear)
-            await asyncio.sleep(0.5)
+            await seen(handle, "activity_task_scheduled")
             await handle.signal(Patient.hear)
-            await asyncio.sleep(1)
+            await seen(handle, "activity_task_completed")
+            await seen(handle, "workflow_task_completed", 4)
         async with worker(temporal_client, queue):
             await handle.execute_update(Resting.ask)
         async with worker(temporal_client, queue):
@@ -173,8 +176,8 @@ async def test_an_update_together_with_what_came_while_no_worker_was_there(
         async with worker(temporal_client, queue):
             handle = await temporal_client.start_workflow(Resting.run, id=queue, task_queue=queue)
             await handle.signal(Patient.hear)
-            await asyncio.sleep(0.5)
-        await asyncio.sleep(1)
+            await seen(handle, "activity_task_scheduled")
+        await seen(handle, "activity_task_completed")
         asked = [asyncio.create_task(handle.execute_update(Resting.ask)) for _ in range(2)]
         await asyncio.sleep(0.3)
         async with worker(temporal_client, queue):
@@ -196,8 +199,8 @@ async def test_an_update_together_with_what_makes_a_workflow_continue_as_new(
         async with worker(temporal_client, queue):
             handle = await temporal_client.start_workflow(Renewed.run, 0, id=queue, task_queue=queue)
             await handle.signal(Patient.hear)
-            await asyncio.sleep(0.5)
-        await asyncio.sleep(1)
+            await seen(handle, "activity_task_scheduled")
+        await seen(handle, "activity_task_completed")
         asked = asyncio.create_task(handle.execute_update(Renewed.number))
         await asyncio.sleep(0.3)
         async with worker(temporal_client, queue):
