@@ -7,12 +7,16 @@ import logging
 import os
 import resource
 import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from importlib.metadata import version
 
 from temporalio.client import Client
 from temporalio.service import RPCError
+from temporalio.worker import Worker
 
 from activities.alert_urls import AlertUrls
 from activities.attempt import Attempts, Places, ReturnRate
@@ -54,6 +58,21 @@ RECORDS_AT_END = timedelta(seconds=3)
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the activities of one process have in common."""
+
+    settings: Settings
+    client: Client
+    database: Database
+    recorder: RecordWriter
+    sender: HttpSender
+    clock: SystemClock
+    offset: ServerOffset
+    telemetry: Telemetry
+    identity: str
+
+
 async def run(settings: Settings, *, stop: asyncio.Event) -> int:
     """Serve both queues until ``stop`` is set, then give back what is held; the exit status."""
     try:
@@ -65,48 +84,70 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
             return 0
         raise
     _allow_many_connections()
+    async with _shared(settings, client) as shared:
+        await _measure(shared.offset, client, shared.identity)
+        attempts = _attempts(shared)
+        return await _serve(_workers(shared, attempts), attempts, settings.worker_grace, stop)
+
+
+@asynccontextmanager
+async def _shared(settings: Settings, client: Client) -> AsyncIterator[Shared]:
+    """Opened, with what goes on in the background beside the activities; closed at the end."""
     clock = SystemClock()
-    database = Database.open(settings.database_url, durable=settings.durable)
-    recorder = RecordWriter(database)
-    recorder.start()
-    migration = asyncio.create_task(_migrate(database))
-    sender = HttpSender(
-        allow_networks=settings.allow_networks,
-        signing_secret=settings.signing_secret.get_secret_value(),
-        user_agent=f"carillon/{version('carillon')}",
-        now=clock.now,
-    )
-    offset = ServerOffset(clock)
-    identity = f"{os.getpid()}@{socket.gethostname()}"
-    await _measure(offset, client, identity)
-    telemetry = Telemetry.of(settings, "carillon-worker")
-    attempts = Attempts(
+    async with AsyncExitStack() as stack:
+        database = Database.open(settings.database_url, durable=settings.durable)
+        stack.push_async_callback(database.close)
+        sender = HttpSender(
+            allow_networks=settings.allow_networks,
+            signing_secret=settings.signing_secret.get_secret_value(),
+            user_agent=f"carillon/{version('carillon')}",
+            now=clock.now,
+        )
+        stack.push_async_callback(sender.close)
+        recorder = RecordWriter(database)
+        recorder.start()
+        stack.push_async_callback(recorder.close, RECORDS_AT_END)
+        offset, telemetry = ServerOffset(clock), Telemetry.of(settings, "carillon-worker")
+        clock_watch = ClockWatch(offset, socket.gethostname(), tell=partial(tell, client), now=clock.now)
+        for work in (_migrate(database), _watch(recorder, telemetry), clock_watch.run()):
+            stack.callback(asyncio.create_task(work).cancel)
+        identity = f"{os.getpid()}@{socket.gethostname()}"
+        yield Shared(settings, client, database, recorder, sender, clock, offset, telemetry, identity)
+
+
+def _attempts(shared: Shared) -> Attempts:
+    settings = shared.settings
+    return Attempts(
         Places(
-            sender=sender,
+            sender=shared.sender,
             turnstile=Turnstile(settings.max_concurrent_runs),
             returns=ReturnRate(),
-            fences=Fences(clock),
-            clock=clock,
-            offset=offset,
-            recorder=recorder,
-            telemetry=telemetry,
-            worker=identity,
+            fences=Fences(shared.clock),
+            clock=shared.clock,
+            offset=shared.offset,
+            recorder=shared.recorder,
+            telemetry=shared.telemetry,
+            worker=shared.identity,
             hold_limit=settings.look_ahead,
             tzdata=tzdata_version(),
             callbacks=Callbacks.of(settings),
-            tell_incident=partial(tell, client),
+            tell_incident=partial(tell, shared.client),
             worker_commands=settings.worker_commands,
         )
     )
+
+
+def _workers(shared: Shared, attempts: Attempts) -> tuple[Worker, Worker]:
+    client, database, settings = shared.client, shared.database, shared.settings
     hints = TenantHints(look_ahead=settings.look_ahead)
     dead_letters = DeadLetters(database)
-    workers = make_workers(
+    return make_workers(
         client,
         settings,
         attempts=attempts,
         planning=Planning(lambda _: hints),
-        records=Records(recorder),
-        identity=identity,
+        records=Records(shared.recorder),
+        identity=shared.identity,
         letters=Letters(client, dead_letters),
         bulk=Bulk(
             client,
@@ -114,15 +155,28 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
             dead_letters,
             AuditLog(database),
             pace=Pace(settings.bulk_rate),
-            now=clock.now,
+            now=shared.clock.now,
         ),
         backfills=Backfills(History(database)),
-        incidents=_incidents(settings, sender, database, clock, telemetry),
+        incidents=_incidents(shared),
     )
+
+
+def _incidents(shared: Shared) -> Incidents:
+    tenants = Tenants(shared.database)
+
+    async def read(tenant: str) -> str | None:
+        return (await tenants.read(tenant)).alert_url
+
+    urls = AlertUrls(read, shared.settings.alert_url or None, shared.clock.elapsed)
+    return Incidents(shared.sender, IncidentLog(shared.database), urls, shared.telemetry.incident_told)
+
+
+async def _serve(
+    workers: tuple[Worker, Worker], attempts: Attempts, grace: timedelta, stop: asyncio.Event
+) -> int:
+    """Until ``stop`` is set: 0 then, 1 if a worker ended before."""
     serving = [asyncio.create_task(worker.run()) for worker in workers]
-    watching = asyncio.create_task(_watch(recorder, telemetry))
-    clock_watch = ClockWatch(offset, socket.gethostname(), tell=partial(tell, client), now=clock.now)
-    watching_clock = asyncio.create_task(clock_watch.run())
     stopping = asyncio.create_task(stop.wait())
     try:
         done, _ = await asyncio.wait({stopping, *serving}, return_when=asyncio.FIRST_COMPLETED)
@@ -131,30 +185,12 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
             return 1
         log.info("stopping: %d runs are held or running", attempts.active)
         shutdowns = [asyncio.create_task(worker.shutdown()) for worker in workers]
-        await attempts.stop(settings.worker_grace)
+        await attempts.stop(grace)
         await asyncio.gather(*shutdowns)
         await asyncio.gather(*serving)
         return 0
     finally:
         stopping.cancel()
-        migration.cancel()
-        watching.cancel()
-        watching_clock.cancel()
-        await recorder.close(RECORDS_AT_END)
-        await sender.close()
-        await database.close()
-
-
-def _incidents(
-    settings: Settings, sender: HttpSender, database: Database, clock: SystemClock, telemetry: Telemetry
-) -> Incidents:
-    tenants = Tenants(database)
-
-    async def read(tenant: str) -> str | None:
-        return (await tenants.read(tenant)).alert_url
-
-    urls = AlertUrls(read, settings.alert_url or None, clock.elapsed)
-    return Incidents(sender, IncidentLog(database), urls, telemetry.incident_told)
 
 
 def _allow_many_connections() -> None:
