@@ -1,4 +1,4 @@
-"""The fence: the awaited heartbeat that lets a held run fire (architecture.md, section 4).
+"""The fence: the awaited heartbeat that lets a held run fire (docs/decisions/0002).
 
 ``activity.heartbeat`` only queues; this call returns when the server has taken the beat, so a run
 whose activity was cancelled, or given to another worker, learns it before it writes a request.

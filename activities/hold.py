@@ -1,4 +1,4 @@
-"""One holder's part in one attempt: hold, fence, turnstile, fire, lease (architecture.md, section 4).
+"""One holder's part in one attempt: hold, fence, turnstile, fire, lease (docs/decisions/0002).
 
 The order is fixed. A cancel that arrives before the request is written always stops it.
 """

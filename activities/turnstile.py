@@ -1,6 +1,6 @@
 """The turnstile: bounds the runs that a process fires at once, and shares its places fairly.
 
-architecture.md, section 4: by weighted fair order over tenants, then priority, then due time.
+By weighted fair order over tenants, then priority, then due time.
 The order is start-time fair queueing (Goyal, Vin, Cheng 1996) with runs of equal cost: each start
 moves its tenant on by ``1 / weight`` of virtual time, and the tenant that is furthest behind is
 next. A tenant that had nothing waiting comes back at the present virtual time, so idleness earns

@@ -1,4 +1,4 @@
-"""The secrets with which deliveries are signed (Standard Webhooks, semantics.md, Delivery over HTTP)."""
+"""The secrets with which deliveries are signed (Standard Webhooks, docs/delivery.md)."""
 
 from __future__ import annotations
 

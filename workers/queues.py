@@ -1,4 +1,4 @@
-"""The Temporal workers of one process (architecture.md, section 4, Queues and places).
+"""The Temporal workers of one process.
 
 One serves workflows and the attempts that are held, with plenty of places; the other serves attempts
 that are due now, with as many places as the process fires at once, so that a backlog stays in the

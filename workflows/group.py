@@ -1,4 +1,4 @@
-"""A concurrency group: grants its places first come, first served (architecture.md, section 6).
+"""A concurrency group: grants its places first come, first served (docs/groups.md).
 
 What happens to the places is in ``domain.group``; this module tells the holders, and asks those that
 stay silent. A group that nobody waits for has no timer, and costs nothing.

@@ -1,4 +1,4 @@
-"""The job workflow: the life of a job, one occurrence after the other (architecture.md, section 2).
+"""The job workflow: the life of a job, one occurrence after the other (docs/architecture.md).
 
 It is the only writer of its state. What happens to the state is in ``domain.job_state``; this module
 says when, and reaches the world through activities. Zone arithmetic never happens here.

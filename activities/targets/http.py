@@ -1,4 +1,4 @@
-"""Delivery over HTTP (semantics.md): one request, and what came of it."""
+"""Delivery over HTTP (docs/delivery.md): one request, and what came of it."""
 
 from __future__ import annotations
 

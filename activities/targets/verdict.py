@@ -1,4 +1,4 @@
-"""What a status code means: semantics.md, Attempts, leases, retries."""
+"""What a status code means: docs/delivery.md, What the answer means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shapes of answers (api.md, Job and Execution), and how they are made from the contracts."""
+"""The shapes of answers, and how they are made from the contracts."""
 
 from __future__ import annotations
 

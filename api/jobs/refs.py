@@ -1,7 +1,7 @@
 """From a job id to the ref of its present generation.
 
 The index knows. While the database is away: the process's own memory, then Temporal's visibility,
-which is the one decision that may be taken by it (architecture.md, section 1).
+which is the one decision that may be taken by it (docs/decisions/0005).
 """
 
 from __future__ import annotations

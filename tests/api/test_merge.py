@@ -1,4 +1,4 @@
-"""A merge patch over a definition: api.md, Revisions."""
+"""A merge patch over a definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job's definition: api.md, section Job. Only ``schedule`` and ``target`` are required."""
+"""A job's definition. Only ``schedule`` and ``target`` are required."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ DEFINITION_MAX_BYTES = 64 * 1024
 
 RESPONSE_MAX = timedelta(hours=6)
 """The longest that a target's answer is waited for, and a callback job's 202 too."""
+
+EXCEPT_MAX = 100
+"""Exceptions of a schedule."""
 
 SuccessRule = Annotated[str, Field(pattern=r"^([1-5]xx|[1-5][0-9][0-9])$")]
 
@@ -102,7 +105,7 @@ class JobDefinition(PublicContract):
     max_runs: int | None = Field(default=None, ge=1)
     """The job is completed after so many scheduled occurrences that ran; null: never."""
     except_: list[ExceptWindow] = Field(
-        default=[], max_length=100, alias="except", serialization_alias="except"
+        default=[], max_length=EXCEPT_MAX, alias="except", serialization_alias="except"
     )
     """Instants left out of the schedule."""
     delete_after: Duration | None = timedelta(days=7)

@@ -1,4 +1,4 @@
-"""A concurrency group: a limit over several jobs, one workflow a group (architecture.md, section 6)."""
+"""A concurrency group: a limit over several jobs, one workflow a group (docs/groups.md)."""
 
 from __future__ import annotations
 

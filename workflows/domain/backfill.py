@@ -1,4 +1,4 @@
-"""Backfills of a job: whose turn it is, what is begun, and what became of it (semantics.md).
+"""Backfills of a job: whose turn it is, what is begun, and what became of it (docs/backfill.md).
 
 A backfill is a cursor over occurrences of the past. Pages of them come from an activity; here they are
 taken one by one, put back, counted. Regular occurrences go first. Time is an argument.

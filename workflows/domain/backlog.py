@@ -1,4 +1,4 @@
-"""Records that the database has not confirmed, kept within bounds (architecture.md, section 2, Records)."""
+"""Records that the database has not confirmed, kept within bounds (docs/decisions/0005)."""
 
 from __future__ import annotations
 

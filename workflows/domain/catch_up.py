@@ -1,4 +1,4 @@
-"""When an occurrence is too late to run (semantics.md, Late, missed, paused)."""
+"""When an occurrence is too late to run (docs/schedules.md, Late, missed, paused)."""
 
 from __future__ import annotations
 

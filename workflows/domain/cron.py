@@ -1,6 +1,6 @@
 """Cron expressions: five fields as POSIX and Vixie cron read them, with the usual extensions.
 
-What is accepted and what is refused is semantics.md, Schedules. A refusal names the rewrite.
+What is accepted and what is refused is docs/schedules.md, Cron. A refusal names the rewrite.
 """
 
 from __future__ import annotations

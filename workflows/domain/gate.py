@@ -1,6 +1,6 @@
 """The concurrency gate: what to do with an occurrence, given the runs that are in its way.
 
-One table (semantics.md, Concurrency policy). It is asked with the policy in force when the decision is
+One table (docs/overlap.md). It is asked with the policy in force when the decision is
 due, so a change of policy is settled by whatever is active then.
 """
 

@@ -1,4 +1,4 @@
-"""The places of a concurrency group, as transitions of its state (architecture.md, section 6).
+"""The places of a concurrency group, as transitions of its state (docs/groups.md).
 
 All of them change the state they are given, and answer with the places they granted, whose holders have
 to be told. Time is an argument, and nothing waits. A place is told from the one its run had before by

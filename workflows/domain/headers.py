@@ -1,4 +1,4 @@
-"""The headers that a job may set: semantics.md, Delivery over HTTP."""
+"""The headers that a job may set: docs/delivery.md."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from workflows.domain.active import is_planned, is_unserved, of_loop
 from workflows.domain.job_sources import is_passed, leave_out, mark_served, put_back, settle_behind
 
 CLOCK_SLACK = timedelta(minutes=1)
-"""A clock this far behind the last served instant has been set back (architecture.md, section 4)."""
+"""A clock this far behind the last served instant has been set back."""
 
 # -- what an attempt is given ----------------------------------------------------------------------
 

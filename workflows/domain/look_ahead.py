@@ -1,4 +1,4 @@
-"""How long before it is due a run is handed to a worker (architecture.md, section 4)."""
+"""How long before it is due a run is handed to a worker (docs/decisions/0002)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What fell due while a run was active: skipped, or kept in line (semantics.md, Concurrency policy).
+"""What fell due while a run was active: skipped, or kept in line (docs/overlap.md).
 
 Nothing wakes for it: it is counted when the run ends, which gives the same as counting at each instant.
 """

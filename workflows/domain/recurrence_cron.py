@@ -1,6 +1,6 @@
 """The instants of cron expressions in a zone, clock changes included.
 
-The rule is Debian cron's, made a choice per job (semantics.md, Clock changes). A year is cut at the
+The rule is Debian cron's, made a choice per job (docs/decisions/0004). A year is cut at the
 zone's changes into pieces of constant offset; within a piece the wall clock and the instants run
 in step, so only the edges of the pieces need the rule:
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from workflows.contracts.definition import EXCEPT_MAX
 from workflows.contracts.schedule import ExceptWindow, Schedule
 from workflows.domain.cron import MAX_EXPRESSIONS, hash_seed, parse, parse_all
 from workflows.domain.errors import RuleError
@@ -14,7 +15,6 @@ from workflows.domain.zones import Change, Zone, from_seconds, to_seconds, year_
 
 PAST_ALLOWED = timedelta(seconds=60)
 """A one-off this far in the past runs at once; further back it is refused."""
-MAX_EXCEPT = 1000
 MAX_SPREAD = timedelta(days=7)
 _FORMS = ("cron", "every", "at", "in")
 _SECOND = timedelta(seconds=1)
@@ -86,8 +86,8 @@ def initial_cursor(schedule: Schedule, accepted: datetime) -> datetime:
 
 def check_except(except_: Sequence[ExceptWindow], *, tenant: str = "", job: str = "") -> None:
     """Each entry has exactly one form, and a form that holds."""
-    if len(except_) > MAX_EXCEPT:
-        raise RuleError(f"at most {MAX_EXCEPT} exceptions", code="except_too_many", pointer="/except")
+    if len(except_) > EXCEPT_MAX:
+        raise RuleError(f"at most {EXCEPT_MAX} exceptions", code="except_too_many", pointer="/except")
     if sum(entry.cron is not None for entry in except_) > MAX_EXPRESSIONS:
         raise RuleError(
             f"at most {MAX_EXPRESSIONS} exceptions by cron", code="except_too_many", pointer="/except"

@@ -1,4 +1,4 @@
-"""When a failed attempt is tried again, and when that ends: semantics.md, Attempts, leases, retries.
+"""When a failed attempt is tried again, and when that ends: docs/delivery.md, Retries.
 
 Runs inside workflow code: no clock, no randomness, and whole milliseconds, so that a replay on
 another machine cannot differ by a last bit.

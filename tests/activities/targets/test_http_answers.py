@@ -62,7 +62,7 @@ async def test_the_status_decides(
     kind: str | None,
     retryable: bool,
 ) -> None:
-    """One table for every status: semantics.md, Attempts, leases, retries."""
+    """One table for every status: docs/delivery.md, What the answer means."""
     target = await start_target(answering(f"{status}\r\nLocation: http://127.0.0.1:1/"))
     answer = await send(sender, delivery(target.url, success=success))
     assert (answer.outcome, answer.error_kind, answer.retryable) == (outcome, kind, retryable)

@@ -1,4 +1,4 @@
-"""A slow second reading of semantics.md: every UTC minute of a window is looked at, one by one.
+"""A slow second reading of docs/schedules.md: every UTC minute of a window is looked at, one by one.
 
 It shares no code with ``workflows.domain``: its zones are read from the wheel by itself, its fields
 are sets, its days are dates. Good for windows of some days.

@@ -1,4 +1,4 @@
-"""What happens to a schedule when the clocks change: semantics.md, Clock changes, written out."""
+"""What happens to a schedule when the clocks change: docs/decisions/0004, written out."""
 
 from __future__ import annotations
 

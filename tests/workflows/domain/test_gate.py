@@ -1,4 +1,4 @@
-"""The concurrency gate, as the table of semantics.md."""
+"""The concurrency gate, as the table of docs/overlap.md."""
 
 from __future__ import annotations
 

@@ -341,7 +341,7 @@ MINUTES = st.integers(0, 4000).map(lambda n: AFTER + n * MINUTE)
 
 
 def bound(catch_up: CatchUp, fires_at: datetime, following: datetime | None, once: bool) -> datetime | None:
-    """The table of semantics.md, written a second time."""
+    """The table of docs/schedules.md, written a second time."""
     window = catch_up.window if catch_up.window is not None else (None if once else DAY)
     by_window = None if window is None else fires_at + window
     if catch_up.policy == "none":

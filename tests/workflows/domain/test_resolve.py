@@ -328,7 +328,7 @@ BOUNDS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     ),
     "too many exceptions": (
         {"cron": "0 9 * * *"},
-        {"except_": [ExceptWindow(date=date(2026, 3, 3))] * 1001},
+        {"except_": [ExceptWindow(date=date(2026, 3, 3))] * 101},
         "except_too_many",
         "/except",
     ),

@@ -1,4 +1,4 @@
-"""Backoff and the end of retries: semantics.md, Attempts, leases, retries."""
+"""Backoff and the end of retries: docs/delivery.md, Retries."""
 
 from __future__ import annotations
 
