@@ -102,6 +102,8 @@ async def play(installation: Installation, second: SecondApi, receiver: Receiver
     going = await asyncio.gather(*(watched.goes_on(job, began + HEALED_WITHIN) for job in jobs))
     stuck = [job for job, goes in zip(jobs, going, strict=True) if not goes]
     healed_after = time.monotonic() - began
+    for mood in moods:
+        mood.calm = True
     await watched.until_run_again(RUN_AGAIN_WITHIN)
     run_again_after = time.monotonic() - began - healed_after
     beside = [f"{kind.name}-{number}" for kind in KINDS if kind.may_overlap]

@@ -159,9 +159,7 @@ class Requested:
         await asyncio.gather(*(self._end(job) for job in self.anchors if job not in busy))
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
-                for filling in self.fillings:
-                    while not await self.look(filling):
-                        await asyncio.sleep(0.3)
+                await asyncio.gather(*map(self._until_filled, self.fillings))
                 for bulk, there in self.bulks.items():
                     await self._until_redriven(bulk, there)
                 for generation in (*self.anchors, *self.buried):
@@ -181,6 +179,10 @@ class Requested:
             return await rows_of(self.installation, generation)
         found = await rows_of(self.installation, job, deleted=True)
         return [row for row in found if row.key.startswith(key_prefix(generation))]
+
+    async def _until_filled(self, filling: Filling) -> None:
+        while not await self.look(filling):
+            await asyncio.sleep(0.3)
 
     async def _until_redriven(self, bulk: str, there: list[dict[str, Any]]) -> None:
         """Of those it could not redrive it names some; each was closed meanwhile, or alive."""
