@@ -97,11 +97,11 @@ class Changes:
         self.periods.append(period)
 
     def planned(self, until: float, rows: Iterable[Row]) -> list[float]:
-        """What must be accounted for. A deletion drops what is due and has not begun: nothing may be
-        missing before the last instant of which anything is told."""
+        """What must be accounted for. A deletion drops what is due and has not begun, also what waits while
+        later occurrences are skipped: nothing may be missing before the last that has run."""
         if self.deleted is not None:
-            told = [row.last for row in rows if row.trigger in ("schedule", "catch_up") or row.occurrence]
-            until = min(self.deleted.asked, max(told, default=-math.inf))
+            ran = [row.first for row in rows if row.occurrence and row.attempts]
+            until = min(self.deleted.asked, max(ran, default=-math.inf))
         found = {
             instant
             for period in self.periods

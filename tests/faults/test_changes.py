@@ -154,5 +154,7 @@ def test_a_deletion_drops_what_had_not_begun_and_nothing_before_it() -> None:
     deleted = Deleted(ZERO + 3.5, ZERO + 3.6, frozenset())
     assert kinds(changed(*ran(1, 2), deleted=deleted)) == set()
     assert kinds(changed(*ran(1, 3), deleted=deleted)) == {"lost"}
+    skipped = [row(1), row(3, "skipped", last=4, count=2)]
+    assert kinds(changed([visit(1)], skipped, deleted=deleted)) == set()
     assert changed([], [], deleted=deleted).planned == []
     assert ALWAYS.between(math.inf, ZERO) == []
