@@ -20,6 +20,7 @@ Outcome = Literal[
 ALIVE: tuple[Outcome, ...] = ("scheduled", "held", "queued", "running", "retrying")
 
 FIRED_PHASE = 1
+ENDED_PHASE = 5
 FINAL_PHASE = 9
 DELIVERIES_MAX = 999
 """As far as deliveries are told apart by their order."""

@@ -12,6 +12,7 @@ from workflows.contracts.planning import Stretch
 from workflows.contracts.records import (
     ALIVE,
     DELIVERIES_MAX,
+    ENDED_PHASE,
     FINAL_PHASE,
     FIRED_PHASE,
     AttemptOutcome,
@@ -28,6 +29,9 @@ from workflows.domain import retry, stats
 
 REPLACED = "replaced"
 """The reason with which a newer occurrence stops a run."""
+
+LEASES_LOST = "leases_lost"
+"""The reason of an end without a retry when every worker that ran it was lost."""
 
 STOPPED: tuple[Outcome, ...] = ("cancelled", "replaced")
 """Outcomes of executions that were stopped: so was an attempt that was the last of one."""
@@ -95,10 +99,15 @@ def running_record(inp: AttemptInput, *, delivery: int, started_at: datetime, at
 
 
 def attempt_record(inp: AttemptInput, report: AttemptReport, found: Verdict) -> Record:
-    """The rows of an attempt that has ended, and the job's progress if its execution has too."""
+    """The rows of an attempt that has ended, and the job's progress if its execution has too.
+
+    Whoever finds that all leases were lost has made no delivery of its own. Its word stands over that of
+    the last holder, which may have written how its delivery ended when nobody counted on it any more.
+    """
     if report.outcome in ("late", "returned"):
         raise ValueError(f"an attempt that was {report.outcome} leaves no row")
-    seq = sequence(inp.attempt, report.deliveries, 5)
+    phase = FINAL_PHASE if report.reason == LEASES_LOST else ENDED_PHASE
+    seq = sequence(inp.attempt, report.deliveries, phase)
     attempt = AttemptRow(
         attempt=inp.attempt,
         delivery=report.deliveries,

@@ -58,6 +58,15 @@ def test_an_older_delivery_never_wins_over_a_newer_one(late: bool) -> None:
     assert merge(first, second).outcome == "succeeded"
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["in order", "the lost holder last"])
+def test_the_word_that_all_leases_were_lost_stands_over_the_last_holders(late: bool) -> None:
+    """Which wrote that a retry follows when its lease had gone; who found that out made no delivery."""
+    lost = row(ran(2, "failed", retryable=False, reason=history.LEASES_LOST))
+    holder = row(ran(2, "timed_out"))
+    assert holder.outcome == "retrying"
+    assert merge(*((lost, holder) if late else (holder, lost))).outcome == "dead_lettered"
+
+
 @pytest.mark.parametrize("delivery", [1, 4])
 def test_the_workflows_word_stands_over_the_workers_own_of_any_delivery(delivery: int) -> None:
     """Of one that it never heard of too, whose row would say ``running`` for ever."""
