@@ -27,7 +27,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from workflows.contracts.job import RECENT_REQUESTS, InFlight, JobChanged, JobState
     from workflows.contracts.planning import PlannedOccurrence
-    from workflows.domain import active, backfill, job_sources
+    from workflows.domain import active, backfill, job_sources, unwritten
     from workflows.domain.gate import Decision
     from workflows.planned import Planned
 
@@ -118,7 +118,7 @@ class Backfilling(Planned):
     async def _page(self, one: Backfill) -> None:
         """Until the database answers; what a history leaves, the next one asks for again."""
         state, number = self.state, one.number
-        asked, told = backfill.page_asked(state, one), backfill.unwritten(state)
+        asked, told = backfill.page_asked(state, one), unwritten.unwritten(state)
         try:
             page = await workflow.execute_activity(
                 names.BACKFILL_PAGE_ACTIVITY,
@@ -133,7 +133,7 @@ class Backfilling(Planned):
             backfill.cancel(state, one, f"the schedule cannot be read any more: {why}", workflow.now())
         else:
             now = workflow.now()
-            for key, later in backfill.unwritten(state).items():
+            for key, later in unwritten.unwritten(state).items():
                 told[key] = later if key not in told else later.joined(told[key])
             backfill.adopt(state, number, asked, page, told, now)
             await self._cancel_hold()

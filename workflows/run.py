@@ -12,7 +12,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows.attempting import Attempting
     from workflows.contracts import names
     from workflows.contracts.job import JobState, RunEnded, Standing, StopIntent
-    from workflows.domain import details, history, incidents, job_changes, job_state
+    from workflows.domain import details, history, incidents, job_changes, job_state, unwritten
 
 
 @workflow.defn(name=names.RUN_WORKFLOW)
@@ -43,12 +43,18 @@ class RunWorkflow(Attempting):
                 await self._tell_job()
             else:
                 await self._hand_over()
+        if state.owes_word and state.tells_written:
+            await self._tell_job()
         workflow.set_current_details(details.describe(state))
         await self._last_errands_done()
         await workflow.wait_condition(workflow.all_handlers_finished)
 
     async def _tell_job(self) -> None:
-        """Of the end, if it has come. The job takes it once, however often it is told."""
+        """Of the end, if it has come. The job takes it once, however often it is told.
+
+        What the database does not know yet the job has to, lest a backfill run it again: so it is told
+        once more when that is written.
+        """
         last_run = self.state.last_run
         if last_run is None:
             return
@@ -56,7 +62,9 @@ class RunWorkflow(Attempting):
             last_run=last_run,
             ended_at=last_run.ended_at or workflow.now(),
             incidents=self.state.incidents,
+            unwritten=unwritten.told_at_end(self.state),
         )
+        self.state.owes_word = end.unwritten is not None
         job = workflow.get_external_workflow_handle(names.job_workflow_id(self.state.tenant, self.state.ref))
         try:
             await job.signal(names.SIGNAL_ENDED, end)

@@ -213,6 +213,38 @@ async def test_a_database_that_is_away_holds_up_the_backfill_and_nothing_else(
     assert len(keys) == len(set(keys)), "what ran meanwhile has succeeded, though nobody could write it down"
 
 
+async def test_what_ran_beside_the_job_is_not_run_again_before_it_is_written(
+    fleet: Fleet, sink: Sink
+) -> None:
+    """Its records wait in a workflow of its own; the database is back, and does not know of it yet."""
+
+    async def slow(arrival: Arrival, _: int) -> web.Response:
+        await asyncio.sleep(1.5)
+        first_ = arrival.key.endswith(begin.strftime("%H:%M:%SZ"))
+        return web.Response(status=400 if first_ else 200)
+
+    begin = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3)
+    sink.answers["/beside"] = slow
+    job = await fleet.create(
+        fresh("beside"),
+        {
+            "schedule": {"every": 1, "anchor": begin.isoformat()},
+            "starts_at": begin.isoformat(),
+            "max_runs": 4,
+            "concurrency": {"policy": "allow"},
+            "target": {"url": sink.url("/beside")},
+        },
+    )
+    fleet.recorder.away = True
+    await seen(job, lambda found: found.stats.runs == 4 and not found.beside)
+    assert len(sink.at("/beside")) == 4
+    fleet.recorder.away = False
+    await backfill(job, begin, begin + timedelta(seconds=4))
+    found = await seen(job, done)
+    assert counts(first(found)) == (1, 0, 1, 0)
+    assert [one.execution_id for one in sink.at("/beside")[4:]] == [f"{sink.at('/beside')[0].key}:2"]
+
+
 async def test_what_waits_in_line_is_not_started_a_second_time(fleet: Fleet, sink: Sink) -> None:
     """The loop has not settled it: the backfill waits for that, and then finds that it has succeeded."""
     gate = Gate(sink, "/in-line")

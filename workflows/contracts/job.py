@@ -22,7 +22,17 @@ SKIPS_MAX = 100
 SERVED_KEPT = 100
 RECORDS_MAX = 200
 RECORDS_MAX_BYTES = 128 * 1024
+UNWRITTEN_RUNS_MAX = 200
 CARRIED_BYTES = 32 * 1024
+
+
+class UnwrittenRun(Contract):
+    """A run beside the loop that has ended, as its job has to know it while the database does not."""
+
+    key: str
+    succeeded: bool
+    attempts: int
+    """The highest under the occurrence's own key of which the database may not know."""
 
 
 class RunState(Contract):
@@ -185,6 +195,13 @@ class JobState(Contract):
     closes_letters: bool = False
     """Set from the beginning; in histories that 0.3.0 began, a success under another key of the same
     occurrence leaves its dead letter open."""
+    unwritten_runs: list[UnwrittenRun] = []
+    """Runs beside the loop that have ended and whose records the database may not have, oldest first."""
+    tells_written: bool = False
+    """Of a run beside the loop. Set from the beginning; histories that 0.3.0 began do not tell their job when
+    what they owed the database is written."""
+    owes_word: bool = False
+    """Of a run beside the loop: its job was told that the database does not know its end."""
     open_letters: list[str] = []
     """Keys of the job's open dead letters, oldest first."""
     reruns: list[str] = []
@@ -303,6 +320,8 @@ class RunEnded(Contract):
     ended_at: Instant
     incidents: list[OpenIncident] = []
     """What it has told of and not seen recover; the job's next success is the end of it."""
+    unwritten: UnwrittenRun | None = None
+    """None: its records are in the database."""
 
 
 class Standing(Contract):

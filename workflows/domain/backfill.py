@@ -7,7 +7,6 @@ taken one by one, put back, counted. Regular occurrences go first. Time is an ar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from workflows.contracts import names
@@ -27,6 +26,7 @@ from workflows.contracts.job import JobState, RunState
 from workflows.contracts.records import Outcome
 from workflows.domain import active, gate, overlap
 from workflows.domain.gate import Decision
+from workflows.domain.unwritten import NOTHING, Told
 from workflows.domain.waiting import alive_keys
 
 EVERY_TURNS = 10
@@ -157,40 +157,8 @@ def page_asked(state: JobState, one: Backfill) -> PageAsked:
     )
 
 
-@dataclass(frozen=True)
-class Told:
-    """What a record that waits for the database says of the occurrence with this key."""
-
-    succeeded: bool
-    attempts: int
-    """The highest that was sent."""
-
-    def joined(self, other: Told) -> Told:
-        return Told(self.succeeded or other.succeeded, max(self.attempts, other.attempts))
-
-
-_NOTHING = Told(succeeded=False, attempts=0)
 _SUCCEEDED, _NEVER = 0, -1
 """Of ``Backfill.ran``."""
-
-
-def unwritten(state: JobState) -> dict[str, Told]:
-    """What the database may not know yet, by the occurrence's own key.
-
-    Look before a page is asked for and after it has come: in between records may reach the database.
-    """
-    found: dict[str, Told] = {}
-    for record in state.records:
-        key = record.execution.key if record.execution is not None else None
-        if record.attempt is not None:
-            key = record.attempt.execution_id.rpartition(":")[0]
-        if key is None:
-            continue
-        own = names.occurrence_key(key)
-        succeeded = record.execution is not None and record.execution.outcome == "succeeded"
-        sent = record.attempt.attempt if record.attempt is not None and key == own else 0
-        found[own] = found.get(own, _NOTHING).joined(Told(succeeded, sent))
-    return found
 
 
 def adopt(state: JobState, number: int, asked: PageAsked, page: BackfillPage,
@@ -212,7 +180,7 @@ def _still_missing(
     missing = []
     for entry in page:
         key = names.scheduled_key(state.tenant, state.ref, entry.at)
-        known, ran = told.get(key, _NOTHING), one.ran.get(key, _NEVER)
+        known, ran = told.get(key, NOTHING), one.ran.get(key, _NEVER)
         if not known.succeeded and ran != _SUCCEEDED:
             attempt = max(entry.attempt, known.attempts + 1, ran + 1)
             missing.append(entry.model_copy(update={"attempt": attempt}))

@@ -40,6 +40,7 @@ from workflows.domain import (
     job_state,
     letters,
     stats,
+    unwritten,
 )
 from workflows.domain.active import is_held, is_planned, is_unserved
 from workflows.domain.waiting import waiting_rows
@@ -53,7 +54,8 @@ def remember_request(state: JobState, manual: ManualRun) -> None:
 
 
 def ended_beside(state: JobState, end: RunEnded) -> None:
-    """A run beside the loop has ended: count it, once."""
+    """A run beside the loop has ended: count it, once. It is told again when its records are written."""
+    unwritten.remember(state, end)
     row = next((known for known in state.beside if known.key == end.last_run.key), None)
     if row is None:
         return

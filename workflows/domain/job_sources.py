@@ -156,6 +156,7 @@ def alone(state: JobState) -> JobState:
         runs_errands=True,
         keeps_sent=True,
         ends_retries=True,
+        tells_written=True,
     )
 
 

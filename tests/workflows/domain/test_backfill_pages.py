@@ -13,9 +13,10 @@ from workflows.contracts.backfill import (
     BackfillPage,
     Paged,
 )
-from workflows.contracts.records import AttemptRow, ExecutionRow, Outcome, Record, sequence
-from workflows.domain import backfill, job_changes, job_state
-from workflows.domain.backfill import Told
+from workflows.contracts.job import UNWRITTEN_RUNS_MAX, RunEnded, UnwrittenRun
+from workflows.contracts.records import AttemptRow, ExecutionRow, LastRun, Outcome, Record, sequence
+from workflows.domain import backfill, job_changes, job_state, unwritten
+from workflows.domain.unwritten import Told
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_what_the_database_does_not_know_yet_counts() -> None:
         written(-7, "", "dead_lettered", 3), written(-6, "+b1", "dead_lettered", 5),
     ]  # fmt: skip
     job = state([50], records=records)
-    told = backfill.unwritten(job)
+    told = unwritten.unwritten(job)
     assert told == {
         own(-9): Told(True, 1), own(-8): Told(True, 0), own(-7): Told(False, 3), own(-6): Told(False, 0)
     }  # fmt: skip
@@ -89,6 +90,33 @@ def test_what_the_database_does_not_know_yet_counts() -> None:
     assert (one.cursor, one.all_paged) == (at(-5), False)
     backfill.adopt(job, one.number, asked, page, told, at(0))
     assert len(one.page) == 2, "a page that comes twice is taken once"
+
+
+def end_beside(minute: float, outcome: Outcome, unwritten_: UnwrittenRun | None) -> RunEnded:
+    last = LastRun(key=own(minute), scheduled_time=at(minute), trigger="schedule", outcome=outcome)
+    return RunEnded(last_run=last, ended_at=at(0), unwritten=unwritten_)
+
+
+def test_what_the_database_does_not_know_of_runs_beside_the_job_counts_until_they_are_written() -> None:
+    job = state([50])
+    for minute, succeeded, attempts in ((-9, True, 1), (-8, False, 3)):
+        told = UnwrittenRun(key=own(minute), succeeded=succeeded, attempts=attempts)
+        job_changes.ended_beside(job, end_beside(minute, "succeeded" if succeeded else "dead_lettered", told))
+    assert unwritten.unwritten(job) == {own(-9): Told(True, 1), own(-8): Told(False, 3)}
+    job_changes.ended_beside(job, end_beside(-9, "succeeded", None))
+    assert unwritten.unwritten(job) == {own(-8): Told(False, 3)}
+    for number in range(2 * UNWRITTEN_RUNS_MAX):
+        told = UnwrittenRun(key=own(number), succeeded=True, attempts=1)
+        job_changes.ended_beside(job, end_beside(number, "succeeded", told))
+    assert len(job.unwritten_runs) == UNWRITTEN_RUNS_MAX
+    assert job.unwritten_runs[-1].key == own(2 * UNWRITTEN_RUNS_MAX - 1)
+
+
+def test_a_run_beside_its_job_tells_what_the_database_does_not_know() -> None:
+    alone = state([], last_run=end_beside(-9, "succeeded", None).last_run)
+    assert unwritten.told_at_end(alone) is None
+    alone.records = [written(-9, "", "retrying", 1), written(-9, "", "succeeded", 2)]
+    assert unwritten.told_at_end(alone) == UnwrittenRun(key=own(-9), succeeded=True, attempts=2)
 
 
 def test_a_backfill_of_nothing_is_done_with_its_first_page() -> None:
