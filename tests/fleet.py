@@ -222,6 +222,7 @@ class Fleet:
             ends_retries=True,
             keeps_turns=True,
             closes_letters=True,
+            skips_beside=True,
             **state_fields,
         )
         handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(

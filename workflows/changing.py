@@ -98,9 +98,12 @@ class Changing(Watched):
         if run is None or run.occurrence.scheduled_time != request.scheduled_time:
             return self._unchanged()
         changed = await self._stopped("if_held", "skipped")
-        if changed.in_flight or request.scheduled_time in self.state.served:
+        key = run.occurrence.key
+        others = self.state.skips_beside  # what is active beside it is named, too
+        fired = any(one.key == key or not others for one in changed.in_flight)
+        if fired or request.scheduled_time in self.state.served:
             job_changes.skip(self.state, request.scheduled_time, skipped=False)  # it had fired already
-            raise refusal(failures.RUN_ACTIVE, run.occurrence.key)
+            raise refusal(failures.RUN_ACTIVE, key)
         return changed
 
     @workflow.update(name=names.UPDATE_CANCEL)

@@ -221,6 +221,7 @@ def initial_state(reserved: StoredJob, *, paused: bool) -> JobState:
         ends_retries=True,
         keeps_turns=True,
         closes_letters=True,
+        skips_beside=True,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from statistics import median
 
@@ -66,6 +67,29 @@ async def test_allow_starts_the_next_beside_one_that_waits_for_its_retry(fleet: 
     assert [one.key for one in again] == [arrivals[0].key]
     found = await seen(job, lambda found: found.status == "completed" and not found.beside)
     assert (found.stats.runs, found.stats.succeeded) == (4, 4)
+
+
+async def test_a_held_run_is_skipped_while_another_is_in_flight_beside_it(fleet: Fleet, sink: Sink) -> None:
+    """Only what has fired itself cannot be skipped; the other goes on, and is named."""
+    name, both, gate = fresh("allow"), asyncio.Event(), asyncio.Event()
+
+    async def answer(_: Arrival, before: int) -> web.Response:
+        if before == 1:
+            both.set()
+        await (gate if before == 1 else both).wait()
+        return web.Response()
+
+    sink.answers[f"/{name}"] = answer
+    definition = {"schedule": {"every": 5}, "concurrency": {"policy": "allow"}, "max_runs": 3}
+    job = await fleet.create(name, {**definition, "target": {"url": sink.url(f"/{name}")}})
+    _, beside = await sink.wait_for(f"/{name}", 2)
+    next_ = due(beside) + timedelta(seconds=5)
+    await seen(job, lambda found: found.current is not None and found.current.scheduled_time == next_)
+    changed = await skip(job, next_)
+    assert [one.key for one in changed.in_flight] == [beside.key]
+    gate.set()
+    first, _, third = await sink.wait_for(f"/{name}", 3)
+    assert due(third) - due(first) == timedelta(seconds=15)
 
 
 async def test_what_was_asked_to_be_skipped_does_not_start_beside_a_run(fleet: Fleet, sink: Sink) -> None:

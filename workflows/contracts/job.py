@@ -195,6 +195,9 @@ class JobState(Contract):
     closes_letters: bool = False
     """Set from the beginning; in histories that 0.3.0 began, a success under another key of the same
     occurrence leaves its dead letter open."""
+    skips_beside: bool = False
+    """Set from the beginning; in histories that 0.3.0 began, a run that is held cannot be skipped while
+    another is active beside it."""
     unwritten_runs: list[UnwrittenRun] = []
     """Runs beside the loop that have ended and whose records the database may not have, oldest first."""
     tells_written: bool = False
