@@ -19,6 +19,8 @@ from workflows.contracts.base import rfc3339
 
 SETTLED_WITHIN = 60.0
 """Seconds from the pause until every run has ended and every row is written."""
+FREE_WITHIN = 30.0
+"""Seconds from a deletion until its id is free, should the job be the only one who knows of it."""
 AT_ITS_END = ("unfinished", "lost", "unrecorded", "contradicted", *RUN_AGAIN)
 """Findings that may be of a row, or a word, that is on its way."""
 
@@ -39,9 +41,13 @@ class Watched(Requested):
         return float(begin)
 
     async def once_more(self, job: str, ref: str, seconds: int, **definition: Any) -> None:
-        """A job that was deleted, created anew as generation ``ref`` with the grid of whole seconds."""
+        """A job that was deleted, created anew as generation ``ref`` with the grid of whole seconds.
+
+        The index may not have heard of the deletion, and the job cannot be asked while no worker is there:
+        then the id is in use until one is.
+        """
         schedule = {"every": seconds, "anchor": text_of(0)}
-        made = await self._create(job, key=ref, schedule=schedule, **definition)
+        made = await self._create(job, key=ref, in_use_for=FREE_WITHIN, schedule=schedule, **definition)
         created = epoch(made["created_at"])
         self._begin(job, ref, Period(0, seconds, created, created))
 
@@ -55,7 +61,8 @@ class Watched(Requested):
         self.singles[job] = epoch(made["schedule"]["at"])
         return self.singles[job]
 
-    async def _create(self, job: str, *, key: str | None = None, **definition: Any) -> dict[str, Any]:
+    async def _create(self, job: str, *, key: str | None = None, in_use_for: float = 0,
+                      **definition: Any) -> dict[str, Any]:  # fmt: skip
         definition = {
             "id": job,
             "target": self.receiver.target(job),
@@ -64,7 +71,12 @@ class Watched(Requested):
             **definition,
         }
         headers = {"idempotency-key": f"create-{key or job}"}
-        answer = await ask(self.installation, "POST", "/jobs", json=definition, headers=headers)
+        end = time.monotonic() + in_use_for
+        while True:
+            answer = await ask(self.installation, "POST", "/jobs", json=definition, headers=headers)
+            if answer.status_code != 409 or time.monotonic() > end:
+                break
+            await asyncio.sleep(0.3)
         assert answer.status_code == 201, answer.text
         return dict(answer.json())
 
