@@ -32,7 +32,7 @@ class RunWorkflow(Attempting):
             self._settle_group()
             if self._history_is_long():
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                state.runs_errands = state.keeps_sent = state.ends_retries = True
+                state.runs_errands = state.keeps_sent = state.ends_retries = state.tells_written = True
                 workflow.continue_as_new(state)
             workflow.set_current_details(details.describe(state))
             self._send_errands()
