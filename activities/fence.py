@@ -17,8 +17,6 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.clock import Clock
 from workflows.contracts.attempt import HeartbeatDetails
 
-START_COUNTS_FOR = timedelta(seconds=2)
-"""The start of an activity is as good as a fence for this long."""
 CALL_TIMEOUT = timedelta(seconds=1)
 MIN_SPREAD = timedelta(milliseconds=500)
 IN_FLIGHT = 16

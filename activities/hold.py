@@ -16,12 +16,12 @@ from temporalio import activity
 from activities.callback import NO_PUBLIC_URL, begun_at, claims_of
 from activities.clock import RunClock
 from activities.due import Ended, Wait
-from activities.fence import START_COUNTS_FOR, Passed
+from activities.fence import Passed
 from activities.lease import Lease
 from activities.lost_holder import inherit
 from activities.targets.delivery import Answer, Delivery
 from infra.callback_token import redact
-from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDetails
+from workflows.contracts.attempt import START_COUNTS_FOR, AttemptInput, AttemptReport, HeartbeatDetails
 from workflows.contracts.base import rfc3339
 from workflows.contracts.callback import CallbackClaims
 from workflows.contracts.definition import RESPONSE_MAX

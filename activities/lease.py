@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from temporalio import activity
 
 from activities.clock import Clock
-from activities.fence import START_COUNTS_FOR, Passed
-from workflows.contracts.attempt import AttemptInput, HeartbeatDetails
+from activities.fence import Passed
+from workflows.contracts.attempt import START_COUNTS_FOR, AttemptInput, HeartbeatDetails
 
 if TYPE_CHECKING:
     from activities.attempt import Places

@@ -7,8 +7,7 @@ from datetime import datetime
 
 from temporalio import activity
 
-from activities.fence import START_COUNTS_FOR
-from workflows.contracts.attempt import NATIVE_RETRY, AttemptInput, HeartbeatDetails
+from workflows.contracts.attempt import NATIVE_RETRY, START_COUNTS_FOR, AttemptInput, HeartbeatDetails
 
 
 @dataclass(frozen=True, slots=True)

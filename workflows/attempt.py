@@ -42,6 +42,7 @@ class AttemptCall:
     def __init__(self, inp: AttemptInput, now: datetime) -> None:
         self.inp = inp
         self.scheduled_at = now
+        self.lease = callback.lease(inp.definition, _time_left(inp, max(inp.fires_at, now)))
         self.fired = False
         """A worker said so when it was asked to stop."""
         self.intent = StopIntent()
@@ -52,7 +53,7 @@ class AttemptCall:
             result_type=AttemptReport,
             task_queue=MAIN_QUEUE if inp.fires_at > now else DUE_QUEUE,
             schedule_to_close_timeout=_schedule_to_close(inp, now),
-            heartbeat_timeout=callback.lease(inp.definition, _time_left(inp, max(inp.fires_at, now))),
+            heartbeat_timeout=self.lease,
             retry_policy=RetryPolicy(
                 initial_interval=NATIVE_RETRY,
                 backoff_coefficient=1.0,

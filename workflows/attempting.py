@@ -136,7 +136,10 @@ class Attempting(Grouping):
         """No worker can report its own death: go by what it left, and by its earlier word."""
         state, now = self.state, workflow.now()
         if lost.cancelled and state.runs_errands:  # not in a history that 0.1.0 began
-            job_state.sent_unseen(run, call.inp, call.intent, call.scheduled_at, now)
+            lease = call.lease if state.keeps_sent else call.inp.definition.heartbeat_timeout
+            job_state.sent_unseen(run, call.inp, call.intent, call.scheduled_at, now, lease)
+        elif call.is_stopped and state.keeps_sent:
+            job_state.sent_in_silence(run, call.inp, lost.details, now, call.lease)
         if lost.fired or call.fired or run.deliveries > 0:
             stopped = call.stop_now_reason
             job_state.lease_lost(state, run, call.inp, left=lost.details, stopped=stopped, now=now)

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.fence import START_COUNTS_FOR, Passed
+from activities.fence import Passed
 from activities.targets.delivery import Answer, ErrorKind
 from tests.activities.virtual import NOON, SECOND, Worker, attempt
-from workflows.contracts.attempt import AttemptReport
+from workflows.contracts.attempt import START_COUNTS_FOR, AttemptReport
 
 # -- fence -----------------------------------------------------------------------------------------
 

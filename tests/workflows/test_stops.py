@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
@@ -17,7 +18,7 @@ from activities.attempt import Attempts
 from infra.settings import Settings
 from tests.fleet import Fleet, MemoryRecorder, actor, fresh, view
 from tests.sink import Arrival, Sink
-from tests.workflows.asking import answers, edit, stored
+from tests.workflows.asking import answers, edit, pause, stored
 from workflows.contracts import names
 from workflows.contracts.attempt import AttemptInput, AttemptReport
 from workflows.contracts.job import CancelRequest, JobChanged, PauseRequest, ResumeRequest
@@ -150,5 +151,45 @@ async def test_a_stop_between_two_holders_takes_back_nothing_that_may_have_been_
         assert [one.state for one in changed.in_flight] == ["in_flight"]
         [arrival] = await sink.wait_for("/between", 1)
         assert arrival.delivery == 2
+    finally:
+        await fleet.stop()
+
+
+@pytest.mark.parametrize("how", ["edit", "pause"])
+async def test_a_stop_that_meets_a_dead_holder_takes_back_nothing_that_may_have_been_sent(
+    temporal_client: Client,
+    temporal_settings: Settings,
+    sink: Sink,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+) -> None:
+    """Its lease is not over yet, and it died between its write and its first word: nobody can tell, so the
+    run is sent again, and is not called missed or skipped."""
+    attempt, died = Attempts.attempt, asyncio.Event()
+
+    @activity.defn(name=names.ATTEMPT_ACTIVITY)
+    async def dead(self, inp: AttemptInput) -> AttemptReport:  # type: ignore[no-untyped-def]
+        if died.is_set():
+            return await attempt(self, inp)
+        died.set()
+        until = time.monotonic() + 8
+        while (left := until - time.monotonic()) > 0:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(left)
+        raise RuntimeError("nobody hears it")
+
+    monkeypatch.setattr(Attempts, "attempt", dead)
+    fleet = await Fleet(temporal_client, temporal_settings).start()
+    path = f"/dead-{how}"
+    once = {"schedule": {"in": 0}, "target": {"url": sink.url(path)}, "heartbeat_timeout": 3}
+    try:
+        job = await fleet.create(fresh("dead"), once)
+        await died.wait()
+        changed = await (edit(job, {**once, "description": "edited"}) if how == "edit" else pause(job))
+        assert [one.state for one in changed.in_flight] == ["stopping"]
+        [arrival] = await sink.wait_for(path, 1)
+        assert (arrival.delivery, arrival.execution_id) == (2, f"{arrival.key}:1")
+        rows = await stored(fleet, job, lambda rows: rows[0].ended_at is not None)
+        assert [(row.key, row.outcome) for row in rows] == [(arrival.key, "succeeded")]
     finally:
         await fleet.stop()

@@ -14,6 +14,8 @@ from workflows.contracts.records import Record, Stats, Trigger
 
 NATIVE_RETRY = timedelta(seconds=1)
 """Between a lost lease and the next holder."""
+START_COUNTS_FOR = timedelta(seconds=2)
+"""The start of an activity is as good as a fence for this long: its holder may fire without a word before."""
 
 
 class OwnBody(Contract):

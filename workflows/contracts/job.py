@@ -185,7 +185,8 @@ class JobState(Contract):
     what is overdue."""
     keeps_sent: bool = False
     """Set from the beginning; in histories that 0.3.0 began, a run whose lease was lost and that is to ask
-    for a place in a group is missed behind its ``not_after``, though it was sent."""
+    for a place in a group is missed behind its ``not_after``, though it was sent; and one whose holder died
+    before its first word is taken for unsent where it was to stop."""
     ends_retries: bool = False
     """Set from the beginning; in histories that 0.3.0 began, a deletion cancels a retry that a worker holds,
     and leaves no dead letter of it; and no pause or deletion reaches the retries of runs beside the loop."""

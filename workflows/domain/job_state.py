@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from workflows.contracts.attempt import AttemptInput, AttemptReport, HeartbeatDetails
+from workflows.contracts.attempt import START_COUNTS_FOR, AttemptInput, AttemptReport, HeartbeatDetails
 from workflows.contracts.job import JobState, RunState, StopIntent
 from workflows.contracts.planning import Plan, PlanInput
 from workflows.contracts.records import AttemptOutcome, ExecutionRow, Outcome, Record
@@ -198,14 +198,30 @@ def _ends_with_its_job(state: JobState, run: RunState, stop: StopIntent) -> bool
     return state.ends_retries and state.deleted and run.attempt > run.first_attempt and not asked
 
 
+def sent_in_silence(run: RunState, inp: AttemptInput, left: HeartbeatDetails | None, now: datetime,
+                    lease: timedelta) -> None:  # fmt: skip
+    """A stop met a holder that was dead, and had never said that it fires: it may have done so without.
+
+    As the next holder would find (``activities.lost_holder``): a holder whose start counted as its fence
+    may die between its write and its first word. One that said nothing at all began a lease ago.
+    """
+    if left is None:
+        may_have_fired = now - lease >= inp.fires_at - START_COUNTS_FOR
+    else:
+        may_have_fired = left.phase == "held" and left.unfenced and now >= inp.fires_at
+    if may_have_fired:
+        run.deliveries += 1
+        run.reaps += 1
+
+
 def sent_unseen(run: RunState, inp: AttemptInput, stop: StopIntent, scheduled_at: datetime,
-                now: datetime) -> None:  # fmt: skip
+                now: datetime, lease: timedelta) -> None:  # fmt: skip
     """A stop met an attempt, scheduled then, that nobody had, and no word of an earlier holder came with it.
 
     After a lease's length that may be one between two holders, of which the first has fired. It counts as
     sent, so that nothing that reached the target is called unsent, and the next delivery has a new number.
     """
-    may_have_fired = now >= inp.fires_at and now - scheduled_at >= inp.definition.heartbeat_timeout
+    may_have_fired = now >= inp.fires_at and now - scheduled_at >= lease
     if may_have_fired and (stop.intent == "if_held" or run.deliveries > 0):
         run.deliveries += 1
 

@@ -169,8 +169,29 @@ def test_a_stop_that_meets_no_holder_does_not_call_what_was_sent_unsent(
     run, _ = begun(job)
     run.deliveries = before
     _, inp = again(job)
-    job_state.sent_unseen(run, inp, stop, at(scheduled), at(when))
+    job_state.sent_unseen(run, inp, stop, at(scheduled), at(when), timedelta(seconds=30))
     assert run.deliveries == deliveries
+
+
+SILENT: dict[str, tuple[HeartbeatDetails | None, float, int]] = {
+    "it began when the run was due": (None, 1.5, 1),
+    "it began so shortly before that it needed no fence": (None, 1.48, 1),
+    "it began to hold the run earlier": (None, 1.4, 0),
+    "it said that it holds, and needs no fence": (details("held", unfenced=True), 1.2, 1),
+    "it said so, and the run is not due": (details("held", unfenced=True), 0.9, 0),
+    "it said that it holds, and would fence": (details("held"), 1.6, 0),
+}
+
+
+@pytest.mark.parametrize(("left", "lost_at", "sent"), SILENT.values(), ids=SILENT)
+def test_a_stop_that_meets_a_dead_holder_does_not_call_what_was_sent_unsent(
+    left: HeartbeatDetails | None, lost_at: float, sent: int
+) -> None:
+    """The lease has half a minute, the run is due at 1."""
+    job = state()
+    run, inp = begun(job)
+    job_state.sent_in_silence(run, inp, left, at(lost_at), timedelta(seconds=30))
+    assert (run.deliveries, run.reaps) == (sent, sent)
 
 
 def test_an_edit_leaves_a_retry_its_time() -> None:
