@@ -21,6 +21,7 @@ from workflows.contracts.incident import IncidentWord
 Tell = Callable[[IncidentWord], Awaitable[None]]
 """Safe to repeat; raises RPCError when the server is away."""
 TRIES = 20
+"""The job tells of it too, at the end of the run."""
 AGAIN_S = 5.0
 LOOK_AGAIN_S = 1.0
 
@@ -58,3 +59,4 @@ async def watch(
             return
         else:
             return
+    log.error("the incident of the overrun of %s is left to the end of the run", inp.occurrence.key)

@@ -136,11 +136,6 @@ class JobIndex:
         """Give up a reservation whose workflow does not exist; False if it is none (any more)."""
         return await self._database.write(lambda c: reservations.release(c, tenant, ref, now))
 
-    async def is_freed(self, tenant: str, ref: str) -> bool:
-        """Whether the reservation of this ref was given up, so that a workflow of it must not run."""
-        stored = await self.by_ref(tenant, ref)
-        return stored is not None and stored.freed
-
     async def stale_reservations(self, older_than: datetime, limit: int) -> list[StoredJob]:
         """Unfinished reservations of all tenants made before ``older_than``, oldest first."""
         return await self._database.read(lambda c: reservations.stale(c, older_than, limit))
@@ -170,11 +165,6 @@ class JobIndex:
             return None if row is None else from_row(row)
 
         return await self._database.read(work)
-
-    async def latest_ref(self, tenant: str, job_id: str) -> str | None:
-        """The ref of the generation that is not deleted, a reserved one included."""
-        stored = await self._live(tenant, job_id)
-        return None if stored is None else stored.ref
 
     async def list(
         self,

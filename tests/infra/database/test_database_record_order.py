@@ -150,7 +150,7 @@ async def test_a_deletion_among_them_is_final_and_frees_one_place(
     assert (tombstone.status, tombstone.change, tombstone.next_fires_at) == ("deleted", 5, None)
     assert (tombstone.run_number, tombstone.stats.runs) == (3, 3)
     await reserve(index, tenant, "b", max_jobs=1)
-    assert await index.latest_ref(tenant, "c") is None
+    assert await index.by_ref(tenant, "c") is None
 
 
 async def test_older_changes_and_runs_do_nothing(index: JobIndex, history: History, tenant: str) -> None:
