@@ -14,6 +14,8 @@ from workflows.domain.waiting import waiting_rows
 
 Status = Literal["active", "paused", "completed", "deleted"]
 
+BESIDE_SHOWN = 10
+"""Runs beside the loop on a job's page."""
 REFUSED_SHOWN = 5
 """Refused errands on a job's page."""
 
@@ -104,8 +106,13 @@ def describe(state: JobState) -> str:
         if state.place is not None:
             has = "waits for a place" if state.place.token is None else f"has place {state.place.token}"
             lines.append(f"it {has} in the group `{state.place.group}`")
-    elif state.plan:
+    elif state.plan and pause is None:
         lines.append(f"next: {rfc3339(state.plan[0].fires_at)}")
+    lines += [f"beside: `{row.key}`" for row in state.beside[:BESIDE_SHOWN]]
+    if (more := len(state.beside) - BESIDE_SHOWN) > 0:
+        lines.append(f"and {more} more beside")
+    if asked := len(state.triggers) + len(state.redrives):
+        lines.append(f"asked for and not begun: {asked}")
     lines += [f"backfill b{one.number}: {one.started} of {one.total} begun" for one in backfill.opened(state)]
     if last is not None:
         lines.append(f"last: `{last.key}` {last.outcome}" + (f" ({last.reason})" if last.reason else ""))
