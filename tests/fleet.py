@@ -223,6 +223,7 @@ class Fleet:
             keeps_turns=True,
             closes_letters=True,
             skips_beside=True,
+            counts_beside=True,
             **state_fields,
         )
         handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(

@@ -54,6 +54,7 @@ class JobWorkflow(Backfilling):
                 state.keeps_overdue = state.stops_unsure = state.keeps_line = True
                 state.keeps_sent = state.ends_retries = True
                 state.keeps_turns = state.closes_letters = state.skips_beside = True
+                state.counts_beside = True
                 workflow.continue_as_new(state)
             workflow.set_current_details(details.describe(state))
             self._send_errands()

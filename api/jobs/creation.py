@@ -222,6 +222,7 @@ def initial_state(reserved: StoredJob, *, paused: bool) -> JobState:
         keeps_turns=True,
         closes_letters=True,
         skips_beside=True,
+        counts_beside=True,
     )
 
 

@@ -199,6 +199,9 @@ class JobState(Contract):
     skips_beside: bool = False
     """Set from the beginning; in histories that 0.3.0 began, a run that is held cannot be skipped while
     another is active beside it."""
+    counts_beside: bool = False
+    """Set from the beginning; in histories that 0.3.0 began, the loop takes the next run of a backfill though
+    as many as may be at once are beside it."""
     unwritten_runs: list[UnwrittenRun] = []
     """Runs beside the loop that have ended and whose records the database may not have, oldest first."""
     tells_written: bool = False

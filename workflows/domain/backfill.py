@@ -211,7 +211,7 @@ def turn(state: JobState, now: datetime) -> Backfill | None:
     """
     if state.deleted or state.pause is not None or (not state.plan and not state.plan_exhausted):
         return None
-    waiting = [one for one in opened(state) if one.page]
+    waiting = [one for one in opened(state) if one.page and _has_room(state, one)]
     if not waiting:
         return None
     if gate.admit(state.definition.concurrency, active.beside(state)) not in (Decision.RUN, Decision.BESIDE):
@@ -221,6 +221,11 @@ def turn(state: JobState, now: datetime) -> Backfill | None:
     if due is None or due - now > state.last_run_ms * _MILLISECOND or state.turns - last >= EVERY_TURNS - 1:
         return min(waiting, key=lambda one: (one.turned_at, one.number))
     return None
+
+
+def _has_room(state: JobState, one: Backfill) -> bool:
+    """Whether the loop may run the next of it: those that are left beside the loop count."""
+    return not state.counts_beside or running(state, one) < one.max_concurrent
 
 
 def beside_turn(state: JobState) -> Backfill | None:

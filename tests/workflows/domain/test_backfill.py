@@ -228,6 +228,24 @@ def test_how_many_run_beside_the_loop(active: int, alive_of_it: int, limit: int,
     assert backfill.beside_turn(job) == (one if free else None)
 
 
+@pytest.mark.parametrize(
+    ("at_once", "counts", "its_turn"), [(1, True, False), (2, True, True), (1, False, True)]
+)
+def test_runs_that_are_beside_the_loop_count_when_it_takes_the_next(
+    at_once: int, counts: bool, its_turn: bool
+) -> None:
+    """Histories that 0.3.0 began go on as they did. Another backfill gets the turn instead."""
+    row = BesideRun(
+        key=own(-6), scheduled_time=at(-6), fires_at=at(0), outcome="running", seq=0, backfill=1, forced=False
+    )
+    allow = definition(concurrency={"policy": "allow", "limit": 9})
+    job = state([50], beside=[row], definition=allow, counts_beside=counts)
+    one = accepted(job, -5, max_concurrent=at_once)
+    assert backfill.turn(job, at(0)) == (one if its_turn else None)
+    other = accepted(job, -4)
+    assert backfill.turn(job, at(0)) == (one if its_turn else other)
+
+
 def test_the_last_ended_ones_are_kept_behind_those_under_way() -> None:
     job = state([50])
     for _ in range(BACKFILLS_KEPT + 5):
