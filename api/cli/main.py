@@ -165,6 +165,11 @@ def doctor(
     raise typer.Exit(report(findings, as_json=as_json, console=Console()))
 
 
+def _variable(place: tuple[int | str, ...]) -> str:
+    """The environment's name of a setting."""
+    return "CARILLON_" + "_".join(map(str, place)).upper()
+
+
 def main() -> None:
     """Runs the command line; mistakes of set-up are one line on standard error, with status 1."""
     status = 0
@@ -174,7 +179,9 @@ def main() -> None:
         print(f"carillon: {error}", file=sys.stderr)  # noqa: T201
         status = 1
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        problems = "; ".join(
+            f"{_variable(e['loc'])}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()
+        )
         print(f"carillon: the settings are not valid: {problems}", file=sys.stderr)  # noqa: T201
         status = 1
     except SystemExit as error:
