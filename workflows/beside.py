@@ -75,10 +75,11 @@ class Beside(Changing):
         return True
 
     def _tell_if_it_rests(self, row: BesideRun) -> None:
-        """The job was paused or deleted while this run was being started."""
+        """The job was paused, edited or deleted while this run was being started."""
         state = self.state
-        if state.ends_retries and (state.pause is not None or state.deleted):
-            self._tell_standing(row)
+        edited = state.definition if state.revision != row.revision else None
+        if state.ends_retries and (state.pause is not None or state.deleted or edited is not None):
+            self._tell_standing(row, edited)
 
     def _unsure_runs(self) -> list[RunState]:
         return [row.unsure for row in self.state.beside if row.unsure is not None]

@@ -16,6 +16,7 @@ from temporalio.exceptions import ApplicationError
 with workflow.unsafe.imports_passed_through():
     from workflows.contracts import failures, names
     from workflows.contracts.actor import Actor
+    from workflows.contracts.definition import JobDefinition
     from workflows.contracts.job import (
         RECENT_REQUESTS,
         SKIPS_MAX,
@@ -85,6 +86,7 @@ class Changing(Watched):
         job_changes.edit(self.state, request.definition, at, calling=self._call is not None)
         self._row_lacks_plan = True
         self._accept(request.actor)
+        self._tell_beside(request.definition)
         return await self._stopped("if_held", "edited")
 
     @workflow.update(name=names.UPDATE_SKIP)
@@ -130,19 +132,20 @@ class Changing(Watched):
         except ApplicationError:  # it is gone
             job_changes.forget_beside(self.state, row, workflow.now())
 
-    def _tell_beside(self) -> None:
-        """A pause or the deletion ends retries beside the loop as well. Nobody waits for it."""
+    def _tell_beside(self, definition: JobDefinition | None = None) -> None:
+        """A change of the job means the same for runs beside the loop. Nobody waits for it."""
         for row in self.state.beside if self.state.ends_retries else []:
             if row.key not in self._starting and row.unsure is None:  # else it is told when it has begun
-                self._tell_standing(row)
+                self._tell_standing(row, definition)
 
-    def _tell_standing(self, row: BesideRun) -> None:
+    def _tell_standing(self, row: BesideRun, definition: JobDefinition | None = None) -> None:
         state = self.state
-        if not state.deleted and not obeys_pause(row.trigger):
+        if not state.deleted and definition is None and not obeys_pause(row.trigger):
             return
-        task = asyncio.create_task(
-            self._signal_standing(row, Standing(pause=state.pause, deleted=state.deleted))
+        standing = Standing(
+            pause=state.pause, deleted=state.deleted, definition=definition, revision=state.revision
         )
+        task = asyncio.create_task(self._signal_standing(row, standing))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 

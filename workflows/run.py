@@ -11,8 +11,9 @@ from temporalio.exceptions import ApplicationError
 with workflow.unsafe.imports_passed_through():
     from workflows.attempting import Attempting
     from workflows.contracts import names
-    from workflows.contracts.job import JobState, RunEnded, Standing, StopIntent
+    from workflows.contracts.job import JobState, RunEnded, Standing
     from workflows.domain import details, history, incidents, job_changes, job_state, unwritten
+    from workflows.domain.active import is_paused
 
 
 @workflow.defn(name=names.RUN_WORKFLOW)
@@ -39,7 +40,8 @@ class RunWorkflow(Attempting):
             if (run := state.run) is not None:
                 await self._attempt(run)
                 if state.run is None and state.last_run is None:
-                    state.last_run = history.left_out(run.occurrence, workflow.now())  # it came too late
+                    now = workflow.now()  # it came too late, or met a pause
+                    state.last_run = history.left_out(run.occurrence, now, paused=is_paused(state, now))
                 await self._tell_job()
             else:
                 await self._hand_over()
@@ -85,15 +87,8 @@ class RunWorkflow(Attempting):
 
     @workflow.signal(name=names.SIGNAL_STANDING)
     def standing(self, told: Standing) -> None:
-        """Its job is paused, resumed or deleted. A retry ends with the first and the last, and none follows
-        meanwhile; the first attempt is in flight for the job."""
-        state, run = self.state, self.state.run
-        state.pause, state.deleted = told.pause, told.deleted
+        """A change of its job means for this run what it means for one of the job's loop."""
         self._changes += 1
-        if run is None or run.attempt == run.first_attempt or (told.pause is None and not told.deleted):
-            return
-        stop = StopIntent(intent="if_held", reason="deleted" if told.deleted else "paused")
-        if self._call is not None:
+        stop = job_changes.heard(self.state, told, workflow.now(), calling=self._call is not None)
+        if stop is not None and self._call is not None:
             self._call.stop("if_held", stop.reason)
-        else:
-            job_changes.stop_waiting(state, run, stop, workflow.now())

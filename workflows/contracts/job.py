@@ -189,7 +189,7 @@ class JobState(Contract):
     before its first word is taken for unsent where it was to stop."""
     ends_retries: bool = False
     """Set from the beginning; in histories that 0.3.0 began, a deletion cancels a retry that a worker holds,
-    and leaves no dead letter of it; and no pause or deletion reaches the retries of runs beside the loop."""
+    and leaves no dead letter of it; and no pause, edit or deletion reaches runs beside the loop."""
     keeps_turns: bool = False
     """Set from the beginning; in histories that 0.3.0 began, an edit of the timing costs any run its turn in
     its group, one that somebody asked for too."""
@@ -332,10 +332,13 @@ class RunEnded(Contract):
 
 
 class Standing(Contract):
-    """What a run beside the loop has to know of its job: whether its retries may follow."""
+    """What a run beside the loop has to know of its job: whether it may be sent, and as what."""
 
     pause: Pause | None = None
     deleted: bool = False
+    definition: JobDefinition | None = None
+    """After an edit: what its next attempt is sent under."""
+    revision: int = 0
 
 
 class FiredSignal(Contract):

@@ -26,6 +26,11 @@ def obeys_pause(trigger: Trigger) -> bool:
     return is_planned(trigger) or trigger == "backfill"
 
 
+def is_paused(state: JobState, now: datetime) -> bool:
+    """A pause may have run out before anybody could end it."""
+    return state.pause is not None and (state.pause.until is None or now < state.pause.until)
+
+
 def is_unserved(run: RunState) -> bool:
     """No request of this execution can have reached the target (since it was redriven)."""
     return run.attempt == run.first_attempt and run.started_at is None and run.deliveries == 0

@@ -22,7 +22,7 @@ from workflows.contracts.backfill import (
     Timing,
 )
 from workflows.contracts.definition import JobDefinition
-from workflows.contracts.job import JobState, RunState
+from workflows.contracts.job import BesideRun, JobState, RunState
 from workflows.contracts.records import Outcome
 from workflows.domain import active, gate, overlap
 from workflows.domain.gate import Decision
@@ -290,6 +290,16 @@ def put_back(state: JobState, run: RunState) -> None:
         one.cancelled += 1
         return
     entry = Paged(at=run.occurrence.scheduled_time, attempt=run.attempt)
+    one.page = sorted([entry, *one.page], key=lambda waiting: waiting.at)
+
+
+def give_back(state: JobState, row: BesideRun) -> None:
+    """A run beside the loop was not served, as :func:`put_back`. The next one needs another name than it."""
+    one = find(state, row.backfill)
+    if one is None or one.status != "running":
+        ended(state, row.backfill, "cancelled", row.fires_at)
+        return
+    entry = Paged(at=row.scheduled_time, attempt=names.first_attempt_of(row.name) + 1)
     one.page = sorted([entry, *one.page], key=lambda waiting: waiting.at)
 
 

@@ -216,13 +216,14 @@ def last_run(execution: ExecutionRow) -> LastRun:
     )
 
 
-def left_out(occurrence: Occurrence, at: datetime) -> LastRun:
-    """The end of a run beside its job that came too late to run at all: ``missed``."""
+def left_out(occurrence: Occurrence, at: datetime, *, paused: bool = False) -> LastRun:
+    """The end of a run beside its job that did not run at all: it came too late, or a pause kept it back."""
     return LastRun(
         key=occurrence.key,
         scheduled_time=occurrence.scheduled_time,
         trigger=occurrence.trigger,
-        outcome="missed",
+        outcome="skipped" if paused else "missed",
+        reason="paused" if paused else None,
         ended_at=at,
     )
 

@@ -18,6 +18,7 @@ from workflows.contracts.job import (
     ManualRun,
     RunEnded,
     RunState,
+    Standing,
     StopIntent,
 )
 from workflows.contracts.planning import LeftBehind, PlannedOccurrence
@@ -42,7 +43,7 @@ from workflows.domain import (
     stats,
     unwritten,
 )
-from workflows.domain.active import is_held, is_planned, is_unserved
+from workflows.domain.active import is_held, is_planned, is_unserved, obeys_pause
 from workflows.domain.waiting import waiting_rows
 
 
@@ -60,12 +61,15 @@ def ended_beside(state: JobState, end: RunEnded) -> None:
     if row is None:
         return
     state.beside = [known for known in state.beside if known.key != end.last_run.key]
+    if end.last_run.outcome == "skipped" and row.backfill is not None:
+        backfill.give_back(state, row)
+        return
     backfill.ended(state, row.backfill, end.last_run.outcome, end.ended_at)
     used = names.first_attempt_of(row.name) + state.definition.retry.max_attempts - 1
     backfill.happened(state, row.key, end.last_run.outcome, used, end.ended_at)
     letters.after_beside(state, end)
-    if end.last_run.outcome == "missed":  # it came too late, and did not run
-        state.stats = stats.after_stretch(state.stats, "missed", 1)
+    if end.last_run.outcome in ("missed", "skipped"):  # it came too late, or met a pause, and did not run
+        state.stats = stats.after_stretch(state.stats, end.last_run.outcome, 1)
         state.scheduled_runs -= 1
     else:
         state.stats = stats.after_run(state.stats, end.last_run.outcome, end.ended_at)
@@ -242,6 +246,34 @@ def stop_waiting(state: JobState, run: RunState, stop: StopIntent, now: datetime
         cancel_waiting(state, run.occurrence.key, now, "deleted")
     elif is_planned(run.occurrence.trigger) or run.backfill is not None:
         job_sources.put_back(state, run, now)
+
+
+def heard(state: JobState, told: Standing, now: datetime, *, calling: bool) -> StopIntent | None:
+    """A run beside the loop hears how its job stands, and takes it over.
+
+    ``calling``: an activity has it; returned is how that is to be stopped. What no activity has is settled
+    as the job's own run would be. No pause reaches what somebody asked for by itself.
+    """
+    run = state.run
+    obeys = run is not None and obeys_pause(run.occurrence.trigger)
+    state.pause, state.deleted = told.pause if obeys else None, told.deleted
+    if told.definition is not None:
+        state.definition, state.revision = told.definition, told.revision
+    if run is None:
+        return None
+    if state.deleted or state.pause is not None:
+        stop = StopIntent(intent="if_held", reason="deleted" if state.deleted else "paused")
+    elif told.definition is not None and run.attempt > run.first_attempt:
+        stop = StopIntent(intent="if_held", reason="edited")
+    else:
+        return None
+    if calling:
+        return stop
+    if state.deleted and is_unserved(run):
+        cancel_waiting(state, run.occurrence.key, now, "deleted")
+    elif stop.reason != "edited":
+        stop_waiting(state, run, stop, now)
+    return None
 
 
 def replace(state: JobState, run: RunState, now: datetime) -> None:

@@ -13,8 +13,9 @@ from workflows.contracts.attempt import Occurrence
 from workflows.contracts.backfill import Paged
 from workflows.contracts.job import SERVED_KEPT, BesideRun, JobState, ManualRun, QueuedRun, RunState
 from workflows.contracts.planning import PlannedOccurrence, Stretch
+from workflows.contracts.records import Outcome
 from workflows.domain import backfill, job_records
-from workflows.domain.active import is_planned
+from workflows.domain.active import is_paused, is_planned
 from workflows.domain.waiting import manual_occurrence
 
 
@@ -70,7 +71,8 @@ def _begin(state: JobState, occurrence: Occurrence, **fields: Any) -> RunState:
 def put_back(state: JobState, run: RunState, now: datetime) -> None:
     """The run was not served: its source decides about it again.
 
-    An occurrence that an edit went past meanwhile has no instant to wait for any more, and is recorded.
+    An occurrence that an edit, or a run beside it, went past meanwhile has no instant to wait for any more,
+    and is recorded.
     """
     state.run = None
     occurrence = run.occurrence
@@ -89,6 +91,8 @@ def put_back(state: JobState, run: RunState, now: datetime) -> None:
         state.redrives.insert(0, queued)
     elif run.backfill is not None:
         backfill.put_back(state, run)
+    elif is_passed(state, run) and is_paused(state, now):
+        leave_out(state, run, "paused", now, "skipped")
     elif is_passed(state, run):
         leave_out(state, run, "edited", now)
 
@@ -99,13 +103,14 @@ def is_passed(state: JobState, run: RunState) -> bool:
     return is_planned(occurrence.trigger) and occurrence.scheduled_time <= state.cursor
 
 
-def leave_out(state: JobState, run: RunState, reason: str | None, now: datetime) -> None:
+def leave_out(state: JobState, run: RunState, reason: str | None, now: datetime,
+              outcome: Outcome = "missed") -> None:  # fmt: skip
     """An occurrence that counted as served does not run after all."""
     at = run.occurrence.scheduled_time
     state.run = None
     state.scheduled_runs -= 1
     state.served = [one for one in state.served if one != at]
-    job_records.record_stretch(state, Stretch(count=1, first=at, last=at), "missed", reason, now)
+    job_records.record_stretch(state, Stretch(count=1, first=at, last=at), outcome, reason, now)
 
 
 def mark_served(state: JobState, scheduled_time: datetime) -> None:

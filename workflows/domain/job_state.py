@@ -12,7 +12,7 @@ from workflows.contracts.job import JobState, RunState, StopIntent
 from workflows.contracts.planning import Plan, PlanInput
 from workflows.contracts.records import AttemptOutcome, ExecutionRow, Outcome, Record
 from workflows.domain import backfill, backlog, history, incidents, job_records, letters, overlap, stats
-from workflows.domain.active import is_planned, is_unserved, of_loop
+from workflows.domain.active import is_paused, is_planned, is_unserved, of_loop
 from workflows.domain.job_sources import is_passed, leave_out, mark_served, put_back, settle_behind
 
 CLOCK_SLACK = timedelta(minutes=1)
@@ -242,16 +242,11 @@ def ended(state: JobState, run: RunState, inp: AttemptInput, report: AttemptRepo
         finished(state, run, verdict.outcome, verdict.reason, report.ended_at, record.execution)
     elif stopped is not None:
         settle(state, run, inp, history.stopped(stopped), stopped, now)
-    elif state.deleted or _is_paused(state, now):
+    elif state.deleted or is_paused(state, now):
         settle(state, run, inp, "dead_lettered", "deleted" if state.deleted else "paused", now)
     else:
         run.attempt += 1
         run.fires_at, run.not_after, run.not_before, run.deliveries = verdict.retry_at, None, None, 0
-
-
-def _is_paused(state: JobState, now: datetime) -> bool:
-    """A pause may have run out while a run was in flight, before the loop could end it."""
-    return state.pause is not None and (state.pause.until is None or now < state.pause.until)
 
 
 def lease_lost(state: JobState, run: RunState, inp: AttemptInput, *, left: HeartbeatDetails | None,

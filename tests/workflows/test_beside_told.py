@@ -1,0 +1,106 @@
+"""A pause, an edit and a deletion reach the runs beside a job's loop as they reach the loop's own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.fleet import Fleet, fresh
+from tests.sink import Arrival, Sink
+from tests.workflows.asking import Job, backfill, delete, edit, pause, resume, seen, stored, trigger
+from tests.workflows.grouped import Group
+from workflows.contracts.records import ExecutionRow
+
+UPDATES = True
+
+FAR = {"cron": "0 0 1 1 *"}
+ALLOW = {"policy": "allow", "limit": 4}
+DAY = datetime(2026, 11, 2, tzinfo=UTC)
+
+
+async def refuse(_: Arrival, __: int) -> web.Response:
+    return web.Response(status=500)
+
+
+def ended(count: int, outcome: str, reason: str) -> Callable[[list[ExecutionRow]], bool]:
+    """So many executions, or occurrences, and all of them like this."""
+    return lambda found: (
+        sum(row.count for row in found) == count
+        and {(row.outcome, row.reason) for row in found} == {(outcome, reason)}
+    )
+
+
+async def failing(fleet: Fleet, sink: Sink, path: str, pause_s: float) -> tuple[Job, dict[str, Any]]:
+    """A job of which three runs have failed once: one in the loop, two beside it."""
+    sink.answers[path] = refuse
+    definition: dict[str, Any] = {
+        "schedule": FAR,
+        "target": {"url": sink.url(path)},
+        "concurrency": ALLOW,
+        "retry": {"initial_interval": pause_s, "jitter": 0},
+    }
+    job = await fleet.create(fresh(path.strip("/")), definition)
+    for number in range(3):
+        await trigger(job, f"r{number}")
+    await sink.wait_for(path, 3)
+    await stored(fleet, job, lambda found: [row.outcome for row in found] == ["retrying"] * 3)
+    return job, definition
+
+
+async def test_a_retry_is_sent_under_the_newest_definition(fleet: Fleet, sink: Sink) -> None:
+    job, definition = await failing(fleet, sink, "/before", 15)
+    await edit(job, {**definition, "target": {"url": sink.url("/after")}})
+    arrivals = await sink.wait_for("/after", 3, within=40)
+    assert sorted(one.headers["carillon-attempt"] for one in arrivals) == ["2", "2", "2"]
+    assert len(sink.at("/before")) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome", "reason"), [(pause, "skipped", "paused"), (delete, "cancelled", "deleted")]
+)
+async def test_what_waits_for_its_group_does_not_run(
+    fleet: Fleet, sink: Sink, change: Callable[[Job], Any], outcome: str, reason: str
+) -> None:
+    group = await Group.made(fleet, sink)
+    _, gate = await group.holder()
+    path = f"/waits-{reason}"
+    job = await group.job(path, schedule={"every": 1}, concurrency={**ALLOW, "group": group.name})
+    await group.until(lambda found: found.queued >= 3)
+    await change(job)
+    await group.until(lambda found: found.queued == 0)
+    gate.open()
+    await group.is_empty()
+    found = await stored(fleet, job, lambda found: len(found) >= 3)
+    assert {(row.outcome, row.reason) for row in found} <= {(outcome, reason), ("skipped", reason)}
+    assert sink.at(path) == []
+
+
+async def test_a_backfill_takes_back_what_a_pause_met_in_the_line(fleet: Fleet, sink: Sink) -> None:
+    """Each occurrence runs once, after the resume; those begun before the pause are counted once."""
+    group = await Group.made(fleet, sink)
+    _, gate = await group.holder()
+    definition = group.definition(
+        "/filled",
+        schedule={"every": 60, "anchor": DAY.isoformat()},
+        ends_at=(DAY + timedelta(days=1)).isoformat(),
+        concurrency={**ALLOW, "group": group.name},
+    )
+    job = await fleet.create(fresh("filled"), definition)
+    await backfill(job, DAY, DAY + timedelta(minutes=6), total=6, max_concurrent=3)
+    await group.until(lambda found: found.queued == 3)
+    await pause(job)
+    await group.until(lambda found: found.queued == 0)
+    gate.open()
+    await group.is_empty()
+    assert sink.at("/filled") == []
+    await resume(job)
+    found = await seen(job, lambda found: found.backfills[0].status == "done")
+    one = found.backfills[0]
+    assert (one.started, one.succeeded, one.cancelled) == (6, 6, 0)
+    assert Counter(arrival.key for arrival in sink.at("/filled")).most_common(1)[0][1] == 1
+    assert len(sink.at("/filled")) == 6
