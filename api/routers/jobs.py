@@ -39,6 +39,7 @@ from api.routers.documented import (
 from api.state import AppState
 from infra.database.errors import JobExists
 from workflows.contracts.actor import Actor
+from workflows.contracts.definition import JobDefinition
 from workflows.contracts.job import DeleteRequest
 from workflows.contracts.names import UPDATE_DELETE
 
@@ -159,27 +160,8 @@ async def put_job(
     if intake.job != job_id:
         raise invalid("The id of a job cannot be changed; repeat the one in the address.", "/id")
     for last_try in (False, True):
-        try:
-            found = await state.refs.find(state.temporal, caller.tenant, job_id)
-            if absent:
-                await view_of(state.temporal, found)  # 404 if it is deleted, and only the index is behind
-                raise ProblemError(
-                    Kind.REVISION_MISMATCH,
-                    "The job exists already; leave If-None-Match out to replace it, or choose another id.",
-                )
-            edited = await state.editing.replace(
-                found,
-                intake.definition,
-                if_match=wanted,
-                by=caller.subject,
-                update_id=f"edit-{state.random_name()}",
-            )
-        except ProblemError as problem:
-            if problem.kind is not Kind.NOT_FOUND:
-                raise
-            if wanted is not None:
-                raise mismatch(None) from None
-        else:
+        edited = await _replaced(state, caller, job_id, intake.definition, wanted, absent=absent)
+        if edited is not None:
             return await _edited(state, caller, "replace", edited)
         new = settle_new(
             intake,
@@ -195,6 +177,36 @@ async def put_job(
             if last_try:
                 raise
     raise AssertionError("unreachable")
+
+
+async def _replaced(
+    state: AppState,
+    caller: Principal,
+    job_id: str,
+    definition: JobDefinition,
+    wanted: IfMatch | None,
+    *,
+    absent: bool,
+) -> Edited | None:
+    """None: there is no such job, so it is to be created. Raises 412 where a precondition says otherwise."""
+    try:
+        found = await state.refs.find(state.temporal, caller.tenant, job_id)
+        if absent:
+            await view_of(state.temporal, found)  # 404 if it is deleted, and only the index is behind
+            raise ProblemError(
+                Kind.REVISION_MISMATCH,
+                "The job exists already; leave If-None-Match out to replace it, or choose another id.",
+            )
+        update_id = f"edit-{state.random_name()}"
+        return await state.editing.replace(
+            found, definition, if_match=wanted, by=caller.subject, update_id=update_id
+        )
+    except ProblemError as problem:
+        if problem.kind is not Kind.NOT_FOUND:
+            raise
+    if wanted is not None:
+        raise mismatch(None)
+    return None
 
 
 @router.patch(
