@@ -80,11 +80,11 @@ async def play(installation: Installation, second: SecondApi, receiver: Receiver
     watched, moods = Watched(installation, receiver), []
     receiver.alerted = alerts = AlertMood(random.Random(f"{seed}/{number}/alerts"))
     for kind in KINDS:
-        job = f"{kind.name}-{number}"
         if kind.moody:
-            receiver.manners[job] = mood = Mood(random.Random(f"{seed}/{number}/{kind.name}"))
+            mood = Mood(random.Random(f"{seed}/{number}/{kind.name}"))
+            receiver.manners[f"{kind.name}-{number}"] = mood
             moods.append(mood)
-        await watched.every(job, kind.every, 2, before=BEFORE, **kind.in_round(number))
+        await watched.every(f"{kind.name}-{number}", kind.every, 2, before=BEFORE, **kind.in_round(number))
     blows = Blows(installation, second, moods, alerts, chance)
     mortal = _named(number, meddled="mortal")
     wishes = Asking(

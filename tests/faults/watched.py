@@ -110,7 +110,9 @@ class Watched(Requested):
         )  # fmt: skip
 
     async def accounts(self) -> list[Account]:
-        return [await self.account(one) for one in (*self.anchors, *self.singles, *self.buried)]
+        return await asyncio.gather(
+            *(self.account(one) for one in (*self.anchors, *self.singles, *self.buried))
+        )
 
     async def settle(self, within: float = SETTLED_WITHIN, **rules: Any) -> Balance:
         """Pause what goes on for ever, wait until nothing is alive and all is written, and compare.
@@ -120,11 +122,7 @@ class Watched(Requested):
         await asyncio.gather(*(self._end(job) for job in self.anchors))
         await self._rest(within)
         # What a pause held up is counted when it ends: so up to that instant everything has a row.
-        for job in self.anchors:
-            self.ended_at[job] = time.time()
-            answer = await ask(self.installation, "POST", f"/jobs/{job}/resume")
-            assert answer.status_code == 200, answer.text
-            await self._end(job)
+        await asyncio.gather(*(self._end_again(job) for job in self.anchors))
         await self._rest(within)
         end = time.monotonic() + within
         while True:
@@ -134,14 +132,22 @@ class Watched(Requested):
                 return found
             await asyncio.sleep(0.3)
 
+    async def _end_again(self, job: str) -> None:
+        self.ended_at[job] = time.time()
+        answer = await ask(self.installation, "POST", f"/jobs/{job}/resume")
+        assert answer.status_code == 200, answer.text
+        await self._end(job)
+
     async def _rest(self, within: float) -> None:
         """Until no run is alive, or ``within`` is over: then the ledger says what does not end."""
         end = time.monotonic() + within
-        for generation in (*self.anchors, *self.singles, *self.buried):
-            while time.monotonic() < end:
-                if not any(row.outcome in ALIVE for row in await self.rows(generation)):
-                    break
-                await asyncio.sleep(0.2)
+        await asyncio.gather(*(self._rests(one, end) for one in (*self.anchors, *self.singles, *self.buried)))
+
+    async def _rests(self, generation: str, end: float) -> None:
+        while time.monotonic() < end:
+            if not any(row.outcome in ALIVE for row in await self.rows(generation)):
+                return
+            await asyncio.sleep(0.2)
 
     async def until_ended(self, job: str, within: float = 30) -> str:
         """The outcome of the only execution of ``job``."""
