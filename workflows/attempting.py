@@ -125,6 +125,8 @@ class Attempting(Grouping):
             job_state.late(state, run, now)
         elif report.outcome == "cancelled" and not report.fired:
             job_state.stopped_unfired(state, run, call.inp, call.intent, now)
+        elif report.outcome == "cancelled" and call.intent.intent == "if_held" and state.keeps_sent:
+            pass  # this holder had not fired, one before it had: it is sent again
         else:
             # Histories of 0.1.0 tried again what failed as it was to stop.
             stopped = call.stop_now_reason if state.runs_errands else None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tests.fleet import Fleet, fresh, view
+from tests.fleet import TENANT, Fleet, fresh, view
 from tests.sink import Sink
 from tests.workflows.asking import Gate, answers, at, edit, ended, from_now, held, seen, stored
+from workflows.contracts import names
+from workflows.contracts.attempt import Occurrence
+from workflows.contracts.job import RunState
 from workflows.contracts.records import Record
 
 UPDATES = True
@@ -25,6 +28,30 @@ async def test_a_held_run_is_sent_under_the_new_definition_only(fleet: Fleet, si
     [row] = await stored(fleet, job, ended)
     assert (row.outcome, row.revision) == ("succeeded", 2)
     assert sink.at("/held-old") == []
+
+
+async def test_a_held_run_that_was_sent_before_is_sent_again_behind_an_edit(fleet: Fleet, sink: Sink) -> None:
+    """Its first holder died behind its delivery. The second has not fired yet, and is stopped: the run is
+    under way all the same, and goes on under the new definition."""
+    job_id, due = fresh("again"), from_now(6).replace(microsecond=0)
+    key = names.scheduled_key(TENANT, job_id, due)
+    run = RunState(
+        occurrence=Occurrence(key=key, scheduled_time=due, fires_at=due), fires_at=due, deliveries=1, reaps=1,
+        started_at=from_now(-5), run_number=1,
+    )  # fmt: skip
+    once = {"schedule": {"at": at(due)}}
+    job = await fleet.create(
+        job_id, {**once, "target": {"url": sink.url("/again-old")}}, cursor=due, run=run, served=[due],
+        scheduled_runs=1,
+    )  # fmt: skip
+    await seen(job, lambda found: found.current is not None)
+    changed = await edit(job, {**once, "target": {"url": sink.url("/again-new")}})
+    assert [one.key for one in changed.in_flight] == [key]
+    [arrival] = await sink.wait_for("/again-new", 1)
+    assert (arrival.key, arrival.headers["carillon-delivery"]) == (key, "2")
+    rows = await stored(fleet, job, lambda rows: bool(rows) and rows[-1].outcome == "succeeded")
+    assert [(row.key, row.outcome) for row in rows] == [(key, "succeeded")]
+    assert sink.at("/again-old") == []
 
 
 async def test_a_job_far_in_the_future_runs_soon_when_it_is_told_to(fleet: Fleet, sink: Sink) -> None:

@@ -186,7 +186,8 @@ class JobState(Contract):
     keeps_sent: bool = False
     """Set from the beginning; in histories that 0.3.0 began, a run whose lease was lost and that is to ask
     for a place in a group is missed behind its ``not_after``, though it was sent; and one whose holder died
-    before its first word is taken for unsent where it was to stop."""
+    before its first word is taken for unsent where it was to stop; and one that is to be sent again ends as
+    cancelled if an edit or a pause meets it before."""
     ends_retries: bool = False
     """Set from the beginning; in histories that 0.3.0 began, a deletion cancels a retry that a worker holds,
     and leaves no dead letter of it; and no pause, edit or deletion reaches runs beside the loop."""

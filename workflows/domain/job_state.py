@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from workflows.contracts.attempt import START_COUNTS_FOR, AttemptInput, AttemptReport, HeartbeatDetails
+from workflows.contracts.attempt import (
+    NATIVE_RETRY,
+    START_COUNTS_FOR,
+    AttemptInput,
+    AttemptReport,
+    HeartbeatDetails,
+)
 from workflows.contracts.job import JobState, RunState, StopIntent
 from workflows.contracts.planning import Plan, PlanInput
 from workflows.contracts.records import AttemptOutcome, ExecutionRow, Outcome, Record
@@ -219,11 +225,15 @@ def sent_unseen(run: RunState, inp: AttemptInput, stop: StopIntent, scheduled_at
     """A stop met an attempt, scheduled then, that nobody had, and no word of an earlier holder came with it.
 
     After a lease's length that may be one between two holders, of which the first has fired. It counts as
-    sent, so that nothing that reached the target is called unsent, and the next delivery has a new number.
+    sent, so that nothing that reached the target is called unsent, and the next delivery has a new number:
+    behind as many as there may have been, each of which fired no sooner than the lease before it was over.
     """
     may_have_fired = now >= inp.fires_at and now - scheduled_at >= lease
     if may_have_fired and (stop.intent == "if_held" or run.deliveries > 0):
-        run.deliveries += 1
+        over = lease - START_COUNTS_FOR  # the least from a firing to the end of its lease
+        since = now - max(inp.fires_at, scheduled_at) - over
+        holders = 1 + max(since // (over + NATIVE_RETRY), 0)
+        run.deliveries += min(holders, max(inp.definition.max_reaps - inp.reaps, 0) + 1)
 
 
 def ended(state: JobState, run: RunState, inp: AttemptInput, report: AttemptReport, now: datetime, *,

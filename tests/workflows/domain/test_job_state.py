@@ -157,6 +157,8 @@ UNSEEN: dict[str, tuple[StopIntent, int, float, float, int]] = {
     "perhaps so, and sent before": (IF_HELD, 1, 1.0, 1.5, 2),
     "sent before, and nobody can have had it since": (IF_HELD, 1, 1.0, 1.4, 1),
     "it ends here, sent or not": (NOW, 0, 1.0, 1.5, 0),
+    "long enough for two holders": (IF_HELD, 0, 1.0, 2.0, 2),
+    "long enough for more than may be lost": (IF_HELD, 0, 1.0, 60.0, 4),
 }
 
 
