@@ -1,4 +1,4 @@
-"""A pause, an edit and a deletion reach the runs beside a job's loop as they reach the loop's own."""
+"""A pause and a deletion reach the runs beside a job's loop that were not sent yet."""
 
 from __future__ import annotations
 
@@ -8,41 +8,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from tests.fleet import Fleet, fresh
-from tests.sink import Arrival, Sink
-from tests.workflows.asking import Job, backfill, delete, edit, pause, resume, seen, stored, trigger
+from tests.sink import Sink
+from tests.workflows.asking import Job, backfill, delete, pause, resume, seen, stored
 from tests.workflows.grouped import Group
 
 UPDATES = True
 
-FAR = {"cron": "0 0 1 1 *"}
 ALLOW = {"policy": "allow", "limit": 4}
 DAY = datetime(2026, 11, 2, tzinfo=UTC)
-
-
-async def refuse(_: Arrival, __: int) -> web.Response:
-    return web.Response(status=500)
-
-
-async def test_a_retry_is_sent_under_the_newest_definition(fleet: Fleet, sink: Sink) -> None:
-    """That of the loop's run, and of two beside it."""
-    sink.answers["/before"] = refuse
-    definition: dict[str, Any] = {
-        "schedule": FAR,
-        "target": {"url": sink.url("/before")},
-        "concurrency": ALLOW,
-        "retry": {"initial_interval": 15, "jitter": 0},
-    }
-    job = await fleet.create(fresh("before"), definition)
-    for number in range(3):
-        await trigger(job, f"r{number}")
-    await sink.wait_for("/before", 3)
-    await edit(job, {**definition, "target": {"url": sink.url("/after")}})
-    arrivals = await sink.wait_for("/after", 3, within=40)
-    assert sorted(one.headers["carillon-attempt"] for one in arrivals) == ["2", "2", "2"]
-    assert len(sink.at("/before")) == 3
 
 
 @pytest.mark.parametrize(

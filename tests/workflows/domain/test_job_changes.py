@@ -21,7 +21,7 @@ from tests.workflows.domain.states import (
     told,
 )
 from workflows.contracts.attempt import HeartbeatDetails
-from workflows.contracts.job import JobState, ManualRun, StopIntent
+from workflows.contracts.job import JobState, ManualRun, Standing, StopIntent
 from workflows.contracts.planning import Plan, Stretch
 from workflows.contracts.records import Pause
 from workflows.contracts.schedule import Schedule
@@ -217,3 +217,27 @@ def test_what_a_manual_run_would_have_to_run_beside() -> None:
     assert job_changes.active_key(job, at(1)) == run.occurrence.key, "due: it may have fired"
     comes_back(job, report("failed", fired=1, ended=1.1))
     assert job_changes.active_key(job, at(1.15)) == run.occurrence.key, "waiting for its retry"
+
+
+# -- runs beside the loop --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("calling", "attempt", "reason"),
+    [
+        pytest.param(True, 2, "edited", id="a retry that a worker holds"),
+        pytest.param(False, 2, None, id="a retry that sleeps"),
+        pytest.param(True, 1, None, id="a first attempt"),
+    ],
+)
+def test_a_retry_beside_the_loop_is_sent_under_the_newest_definition(
+    calling: bool, attempt: int, reason: str | None
+) -> None:
+    job = state()
+    run, _ = begun_by_hand(job, 1)
+    run.attempt = attempt
+    newest = definition(description="newest")
+    stop = job_changes.heard(job, Standing(definition=newest, revision=7), at(2), calling=calling)
+    assert (stop.reason if stop is not None else None) == reason
+    inp = job_state.attempt_input(job, run)
+    assert (inp.definition.description, inp.revision, job.run) == ("newest", 7, run)
