@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import hypothesis
 import pytest
 from temporalio.client import Client
 
@@ -23,6 +24,9 @@ from infra.temporal.namespace import ensure_retention, ensure_search_attributes
 
 HOST = "127.0.0.1"
 READY_WITHIN = timedelta(seconds=60)
+
+hypothesis.settings.register_profile("shared machine", deadline=None)  # one example may wait for other tests
+hypothesis.settings.load_profile("shared machine")
 
 
 @pytest.fixture(scope="session")

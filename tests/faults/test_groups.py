@@ -85,5 +85,5 @@ async def test_two_jobs_of_a_group_never_run_side_by_side(watched: Watched) -> N
     assert [str(finding) for finding in found.findings] == []
     assert kills, "nobody was killed"
     assert all(row.outcome == "succeeded" for row in rows if row.outcome not in NOT_RUN)
-    assert min(left, right) > RUNS / 4, "first come, first served"
+    assert min(left, right) >= RUNS / 4, "first come, first served"
     await watched.delete()

@@ -85,7 +85,7 @@ async def test_no_run_fires_after_an_answer_that_said_stopped(
     assert broken == []
     assert stopped + in_flight == JOBS * TRIES
     assert stopped > 20
-    assert in_flight > 3  # fewer on a busy machine, where runs fire late
+    assert in_flight >= 1  # a quarter come behind their firing; fewer where runs fire late
     assert sorted(waits)[len(waits) // 2] < 1.0  # 0.03 s on an idle machine
 
 
