@@ -218,12 +218,7 @@ class Fleet:
             keeps_overdue=True,
             stops_unsure=True,
             keeps_line=True,
-            keeps_sent=True,
-            ends_retries=True,
-            keeps_turns=True,
-            closes_letters=True,
-            skips_beside=True,
-            counts_beside=True,
+            as_of_0_4=True,
             **state_fields,
         )
         handle: WorkflowHandle[Any, Any] = await self.client.start_workflow(

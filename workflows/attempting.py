@@ -125,7 +125,7 @@ class Attempting(Grouping):
             job_state.late(state, run, now)
         elif report.outcome == "cancelled" and not report.fired:
             job_state.stopped_unfired(state, run, call.inp, call.intent, now)
-        elif report.outcome == "cancelled" and call.intent.intent == "if_held" and state.keeps_sent:
+        elif report.outcome == "cancelled" and call.intent.intent == "if_held" and state.as_of_0_4:
             pass  # this holder had not fired, one before it had: it is sent again
         else:
             # Histories of 0.1.0 tried again what failed as it was to stop.
@@ -138,9 +138,9 @@ class Attempting(Grouping):
         """No worker can report its own death: go by what it left, and by its earlier word."""
         state, now = self.state, workflow.now()
         if lost.cancelled and state.runs_errands:  # not in a history that 0.1.0 began
-            lease = call.lease if state.keeps_sent else call.inp.definition.heartbeat_timeout
+            lease = call.lease if state.as_of_0_4 else call.inp.definition.heartbeat_timeout
             job_state.sent_unseen(run, call.inp, call.intent, call.scheduled_at, now, lease)
-        elif call.is_stopped and state.keeps_sent:
+        elif call.is_stopped and state.as_of_0_4:
             job_state.sent_in_silence(run, call.inp, lost.details, now, call.lease)
         if lost.fired or call.fired or run.deliveries > 0:
             stopped = call.stop_now_reason

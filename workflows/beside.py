@@ -78,7 +78,7 @@ class Beside(Changing):
         """The job was paused, edited or deleted while this run was being started."""
         state = self.state
         edited = state.definition if state.revision != row.revision else None
-        if state.ends_retries and (state.pause is not None or state.deleted or edited is not None):
+        if state.as_of_0_4 and (state.pause is not None or state.deleted or edited is not None):
             self._tell_standing(row, edited)
 
     def _unsure_runs(self) -> list[RunState]:

@@ -101,7 +101,7 @@ class Changing(Watched):
             return self._unchanged()
         changed = await self._stopped("if_held", "skipped")
         key = run.occurrence.key
-        others = self.state.skips_beside  # what is active beside it is named, too
+        others = self.state.as_of_0_4  # what is active beside it is named, too
         fired = any(one.key == key or not others for one in changed.in_flight)
         if fired or request.scheduled_time in self.state.served:
             job_changes.skip(self.state, request.scheduled_time, skipped=False)  # it had fired already
@@ -134,7 +134,7 @@ class Changing(Watched):
 
     def _tell_beside(self, definition: JobDefinition | None = None) -> None:
         """A change of the job means the same for runs beside the loop. Nobody waits for it."""
-        for row in self.state.beside if self.state.ends_retries else []:
+        for row in self.state.beside if self.state.as_of_0_4 else []:
             if row.key not in self._starting and row.unsure is None:  # else it is told when it has begun
                 self._tell_standing(row, definition)
 

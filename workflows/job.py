@@ -51,10 +51,8 @@ class JobWorkflow(Backfilling):
             if self._history_is_long():
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 state.runs_errands = state.minds_beside = True
-                state.keeps_overdue = state.stops_unsure = state.keeps_line = True
-                state.keeps_sent = state.ends_retries = True
-                state.keeps_turns = state.closes_letters = state.skips_beside = True
-                state.counts_beside = True
+                state.keeps_overdue = state.stops_unsure = True
+                state.keeps_line = state.as_of_0_4 = True
                 workflow.continue_as_new(state)
             workflow.set_current_details(details.describe(state))
             self._send_errands()

@@ -33,7 +33,7 @@ class RunWorkflow(Attempting):
             self._settle_group()
             if self._history_is_long():
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                state.runs_errands = state.keeps_sent = state.ends_retries = state.tells_written = True
+                state.runs_errands = state.as_of_0_4 = True
                 workflow.continue_as_new(state)
             workflow.set_current_details(details.describe(state))
             self._send_errands()
@@ -45,7 +45,7 @@ class RunWorkflow(Attempting):
                 await self._tell_job()
             else:
                 await self._hand_over()
-        if state.owes_word and state.tells_written:
+        if state.owes_word and state.as_of_0_4:
             await self._tell_job()
         workflow.set_current_details(details.describe(state))
         await self._last_errands_done()

@@ -217,12 +217,7 @@ def initial_state(reserved: StoredJob, *, paused: bool) -> JobState:
         keeps_overdue=True,
         stops_unsure=True,
         keeps_line=True,
-        keeps_sent=True,
-        ends_retries=True,
-        keeps_turns=True,
-        closes_letters=True,
-        skips_beside=True,
-        counts_beside=True,
+        as_of_0_4=True,
     )
 
 

@@ -183,31 +183,17 @@ class JobState(Contract):
     keeps_line: bool = False
     """Set from the beginning; in histories that 0.3.0 began, a backfill or trigger makes the line reach over
     what is overdue."""
-    keeps_sent: bool = False
-    """Set from the beginning; in histories that 0.3.0 began, a run whose lease was lost and that is to ask
-    for a place in a group is missed behind its ``not_after``, though it was sent; and one whose holder died
-    before its first word is taken for unsent where it was to stop; and one that is to be sent again ends as
-    cancelled if an edit or a pause meets it before."""
-    ends_retries: bool = False
-    """Set from the beginning; in histories that 0.3.0 began, a deletion cancels a retry that a worker holds,
-    and leaves no dead letter of it; and no pause, edit or deletion reaches runs beside the loop."""
-    keeps_turns: bool = False
-    """Set from the beginning; in histories that 0.3.0 began, an edit of the timing costs any run its turn in
-    its group, one that somebody asked for too."""
-    closes_letters: bool = False
-    """Set from the beginning; in histories that 0.3.0 began, a success under another key of the same
-    occurrence leaves its dead letter open."""
-    skips_beside: bool = False
-    """Set from the beginning; in histories that 0.3.0 began, a run that is held cannot be skipped while
-    another is active beside it."""
-    counts_beside: bool = False
-    """Set from the beginning; in histories that 0.3.0 began, the loop takes the next run of a backfill though
-    as many as may be at once are beside it."""
+    as_of_0_4: bool = False
+    """Set from the beginning. Histories that 0.3.0 began go on as they were: a run that was sent and lost its
+    lease is missed behind its ``not_after`` where it has to ask for a place, is taken for unsent where it
+    was to stop before its holder's first word, and ends as cancelled where an edit or a pause meets it; a
+    deletion cancels a retry that a worker holds, and leaves no dead letter; no pause, edit or deletion
+    reaches runs beside the loop, which do not tell when what they owed the database is written; nothing
+    held can be skipped while another run is beside it; the loop takes the next run of a backfill though as
+    many as may be at once are beside it; an edit of the timing costs any run its turn in its group; and a
+    success under another key of the same occurrence leaves its dead letter open."""
     unwritten_runs: list[UnwrittenRun] = []
     """Runs beside the loop that have ended and whose records the database may not have, oldest first."""
-    tells_written: bool = False
-    """Of a run beside the loop. Set from the beginning; histories that 0.3.0 began do not tell their job when
-    what they owed the database is written."""
     owes_word: bool = False
     """Of a run beside the loop: its job was told that the database does not know its end."""
     open_letters: list[str] = []

@@ -225,7 +225,7 @@ def turn(state: JobState, now: datetime) -> Backfill | None:
 
 def _has_room(state: JobState, one: Backfill) -> bool:
     """Whether the loop may run the next of it: those that are left beside the loop count."""
-    return not state.counts_beside or running(state, one) < one.max_concurrent
+    return not state.as_of_0_4 or running(state, one) < one.max_concurrent
 
 
 def beside_turn(state: JobState) -> Backfill | None:

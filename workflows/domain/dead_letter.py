@@ -153,8 +153,7 @@ def alone(order: RedriveOrder) -> JobState:
         plan_exhausted=True,
         hints=letter.hints,
         runs_errands=True,
-        keeps_sent=True,
-        ends_retries=True,
+        as_of_0_4=True,
         run=RunState(
             occurrence=request.occurrence,
             attempt=request.attempt,

@@ -187,7 +187,7 @@ def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: b
 
 def _keeps_turn(state: JobState, run: RunState, *, moves: bool) -> bool:
     """A run that waits for its group goes on waiting there, unless it is decided anew whether it runs."""
-    decided_anew = moves and (is_planned(run.occurrence.trigger) or not state.keeps_turns)
+    decided_anew = moves and (is_planned(run.occurrence.trigger) or not state.as_of_0_4)
     return run.group_since is not None and not decided_anew
 
 

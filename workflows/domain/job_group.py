@@ -73,7 +73,7 @@ def holds(state: JobState, grant: GroupGrant) -> bool:
 def is_late(state: JobState, run: RunState, now: datetime) -> bool:
     """Whether a run that is to ask for its place came too late for it. What may have been sent never does:
     its job may have joined the group behind that, and has to send it again."""
-    if state.keeps_sent and not is_unserved(run):
+    if state.as_of_0_4 and not is_unserved(run):
         return False
     return run.not_after is not None and now > run.not_after
 

@@ -159,9 +159,7 @@ def alone(state: JobState) -> JobState:
         hints=state.hints,
         tzdata=state.tzdata,
         runs_errands=True,
-        keeps_sent=True,
-        ends_retries=True,
-        tells_written=True,
+        as_of_0_4=True,
     )
 
 

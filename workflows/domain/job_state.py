@@ -201,7 +201,7 @@ def stopped_unfired(state: JobState, run: RunState, inp: AttemptInput, stop: Sto
 def _ends_with_its_job(state: JobState, run: RunState, stop: StopIntent) -> bool:
     """A deletion meets a retry: it has failed before, so it is not called cancelled, held or not."""
     asked = stop.intent == "now" and stop.reason != "deleted"
-    return state.ends_retries and state.deleted and run.attempt > run.first_attempt and not asked
+    return state.as_of_0_4 and state.deleted and run.attempt > run.first_attempt and not asked
 
 
 def sent_in_silence(run: RunState, inp: AttemptInput, left: HeartbeatDetails | None, now: datetime,

@@ -68,7 +68,7 @@ def _remember_open(state: JobState, row: ExecutionRow) -> None:
 def _close_own(state: JobState, key: str, at: datetime) -> None:
     """A rerun, or a backfill of all, has succeeded under a key of its own: so has its occurrence."""
     own = names.occurrence_key(key)
-    if own != key and own in state.open_letters and state.closes_letters:
+    if own != key and own in state.open_letters and state.as_of_0_4:
         word = LetterEnded(key=own, outcome="succeeded", at=at)
         errands.add(state, TellDeadLetter(tenant=state.tenant, ended=word))
 

@@ -239,7 +239,7 @@ def test_runs_that_are_beside_the_loop_count_when_it_takes_the_next(
         key=own(-6), scheduled_time=at(-6), fires_at=at(0), outcome="running", seq=0, backfill=1, forced=False
     )
     allow = definition(concurrency={"policy": "allow", "limit": 9})
-    job = state([50], beside=[row], definition=allow, counts_beside=counts)
+    job = state([50], beside=[row], definition=allow, as_of_0_4=counts)
     one = accepted(job, -5, max_concurrent=at_once)
     assert backfill.turn(job, at(0)) == (one if its_turn else None)
     other = accepted(job, -4)

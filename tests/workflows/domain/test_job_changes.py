@@ -79,18 +79,16 @@ def test_a_due_run_that_an_edit_stopped_before_it_fired_is_recorded_and_not_coun
 
 
 @pytest.mark.parametrize(
-    ("source", "keeps_turns", "stays"),
+    ("source", "as_of_0_4", "stays"),
     [
         pytest.param("manual", True, True, id="asked for"),
         pytest.param("manual", False, False, id="asked for, begun by 0.3.0"),
         pytest.param("schedule", True, False, id="an occurrence"),
     ],
 )
-def test_a_new_timing_decides_anew_only_about_occurrences(
-    source: str, keeps_turns: bool, stays: bool
-) -> None:
+def test_a_new_timing_decides_anew_only_about_occurrences(source: str, as_of_0_4: bool, stays: bool) -> None:
     """A run that somebody asked for, and that waits for its group, has nothing to do with the timing."""
-    job = state((1, 5), keeps_turns=keeps_turns)
+    job = state((1, 5), as_of_0_4=as_of_0_4)
     if source == "manual":
         begun_by_hand(job, 1)
     else:

@@ -140,7 +140,7 @@ DELETIONS: dict[str, tuple[StopIntent, bool, str]] = {
 def test_a_retry_that_a_worker_holds_ends_with_its_job_as_one_that_waits(
     stop: StopIntent, ends: bool, outcome: str
 ) -> None:
-    job = state(ends_retries=ends)
+    job = state(as_of_0_4=ends)
     retrying(job)
     run, inp = again(job)
     job_changes.delete(job, at(1.05))

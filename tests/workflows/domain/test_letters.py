@@ -86,7 +86,7 @@ def test_a_letter_hears_how_its_occurrence_ended(
 
 
 @pytest.mark.parametrize(
-    ("suffix", "outcome", "closes_letters", "expected"),
+    ("suffix", "outcome", "as_of_0_4", "expected"),
     [
         pytest.param("+b2", "succeeded", True, [("succeeded", KEY)], id="a backfill of all"),
         pytest.param("+r1", "succeeded", True, [("succeeded", KEY)], id="a rerun"),
@@ -97,9 +97,9 @@ def test_a_letter_hears_how_its_occurrence_ended(
 )
 @pytest.mark.parametrize("beside", [False, True], ids=["in the loop", "beside"])
 def test_a_success_under_another_key_closes_the_letter_of_its_occurrence(
-    suffix: str, outcome: str, closes_letters: bool, expected: list[tuple[str, str]], beside: bool
+    suffix: str, outcome: str, as_of_0_4: bool, expected: list[tuple[str, str]], beside: bool
 ) -> None:
-    job = one_try(open_letters=[KEY], closes_letters=closes_letters)
+    job = one_try(open_letters=[KEY], as_of_0_4=as_of_0_4)
     row: dict[str, Any] = {"key": KEY + suffix, "scheduled_time": at(1), "trigger": "backfill"}
     if beside:
         job.beside = [BesideRun.model_validate({**row, "fires_at": at(2), "outcome": "scheduled", "seq": 0})]
@@ -113,7 +113,7 @@ def test_a_success_under_another_key_closes_the_letter_of_its_occurrence(
 
 
 def test_a_success_tells_no_letter_that_is_not_open() -> None:
-    job = one_try(closes_letters=True)
+    job = one_try(as_of_0_4=True)
     redriven(job, "rerun")
     comes_back(job, report("succeeded", fired=2, ended=2.1))
     assert told(job) == []
