@@ -65,6 +65,8 @@ class Planned(Requested):
         """Until the attempt has come back: start beside it, or stop it for, what falls due."""
         while not call.is_done():
             self._send_errands()  # what is skipped meanwhile is told meanwhile
+            if await self._start_requested_beside():
+                continue
             seen, due = self._changes, await self._due_beside(call)
             if call.is_done():
                 return
@@ -94,6 +96,8 @@ class Planned(Requested):
 
     async def _until_attempt(self, run: RunState, wake: datetime) -> None:
         """A run that waits for its retry is active as well."""
+        if await self._start_requested_beside():
+            return
         seen, due = self._changes, await self._due_beside(None)
         if self.state.run is not run or self._changes != seen:
             return

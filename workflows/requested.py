@@ -125,6 +125,30 @@ class Requested(Beside):
         if state.redrives and bytes_of(*state.redrives, request) > REDRIVES_MAX_BYTES:
             raise refusal(failures.TOO_MANY_TRIGGERS, "redrives with large bodies wait already")
 
+    async def _start_requested_beside(self) -> bool:
+        """Whether what waits first of what was asked for has got a place beside the loop, which is busy.
+
+        There was no room when it was asked for, or the loop was to take it and took another.
+        """
+        state = self.state
+        if state.deleted or not state.as_of_0_4 or not (state.triggers or state.redrives):
+            return False
+        first = state.triggers[0] if state.triggers else state.redrives[0]
+        if self._admitted(forced=first.forced) is not Decision.BESIDE:
+            return False
+        aside = job_sources.alone(state)
+        if state.triggers:
+            job_sources.begin_manual(aside, manual := state.triggers.pop(0))
+            started = await self._run_beside(aside)
+            if not started:
+                state.triggers.insert(0, manual)
+        else:
+            job_sources.begin_redrive(aside, queued := state.redrives.pop(0))
+            started = await self._run_beside(aside)
+            if not started:
+                state.redrives.insert(0, queued)
+        return started
+
     def _forced_beside(self) -> int:
         """Runs that were forced past the gate, whose number nothing else bounds."""
         return len([row for row in self.state.beside if row.forced])

@@ -1,11 +1,14 @@
-"""Manual runs: at once, once, and never beside another run."""
+"""Manual runs: at once, once, and beside another run only where the job allows it."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 
+from aiohttp import web
+
 from tests.fleet import Fleet, fresh, view
-from tests.sink import Sink
+from tests.sink import Arrival, Sink
 from tests.workflows.asking import Gate, at, ended, from_now, held, pause, refusal, seen, stored, trigger
 from workflows.contracts import failures
 from workflows.contracts.records import Pause
@@ -84,3 +87,57 @@ async def test_a_pause_leaves_a_manual_run_alone(fleet: Fleet, sink: Sink) -> No
     gate.open()
     found = await seen(job, lambda found: found.stats.runs == 1)
     assert (found.status, found.stats.succeeded) == ("paused", 1)
+
+
+ALLOW_TWO = {"policy": "allow", "limit": 2}
+FAR = {"at": "2035-01-01T00:00:00Z"}
+
+
+async def test_what_is_asked_for_in_one_moment_runs_side_by_side_where_that_is_allowed(
+    fleet: Fleet, sink: Sink
+) -> None:
+    """The loop takes the first; another that came before it did so does not wait for its end."""
+    gate = Gate(sink, "/at-once")
+    job = await fleet.create(
+        fresh("at-once"),
+        {"schedule": FAR, "target": {"url": sink.url("/at-once")}, "concurrency": {"policy": "allow"}},
+    )
+    await asyncio.gather(*(trigger(job, f"r{number}") for number in range(4)))
+    await sink.wait_for("/at-once", 4)
+    gate.open()
+    await seen(job, lambda found: found.stats.succeeded == 4)
+
+
+async def test_what_waits_for_room_is_begun_beside_a_run_that_goes_on(fleet: Fleet, sink: Sink) -> None:
+    """In flight or waiting for its retry: of two places one is free when the run beside it ends."""
+    waits, ends = asyncio.Event(), asyncio.Event()
+
+    async def answer(arrival: Arrival, _: int) -> web.Response:
+        request = arrival.key.rpartition("-")[2]
+        if request == "retried":
+            return web.Response(status=500)
+        await {"long": waits, "beside": ends}.get(request, waits).wait()
+        return web.Response(text="ok")
+
+    sink.answers["/room"] = answer
+    target = {"url": sink.url("/room")}
+    for first in ("long", "retried"):
+        ends.clear()
+        job = await fleet.create(
+            fresh(first),
+            {
+                "schedule": FAR, "target": target, "concurrency": ALLOW_TWO,
+                "retry": {"initial_interval": 600, "jitter": 0},
+            },
+        )  # fmt: skip
+        before = len(sink.at("/room"))
+        await trigger(job, first)
+        await sink.wait_for("/room", before + 1)
+        await trigger(job, "beside")
+        await trigger(job, "waiting")
+        await sink.wait_for("/room", before + 2)
+        assert [row.key.rpartition("-")[2] for row in (await view(job)).waiting] == ["waiting"]
+        ends.set()
+        arrivals = await sink.wait_for("/room", before + 3)
+        assert arrivals[-1].key.endswith("-waiting")
+    waits.set()

@@ -190,8 +190,9 @@ class JobState(Contract):
     deletion cancels a retry that a worker holds, and leaves no dead letter; no pause, edit or deletion
     reaches runs beside the loop, which do not tell when what they owed the database is written; nothing
     held can be skipped while another run is beside it; the loop takes the next run of a backfill though as
-    many as may be at once are beside it; an edit of the timing costs any run its turn in its group; and a
-    success under another key of the same occurrence leaves its dead letter open."""
+    many as may be at once are beside it; what was asked for and found no room waits for the loop under
+    ``allow`` too; an edit of the timing costs any run its turn in its group; and a success under another key
+    of the same occurrence leaves its dead letter open."""
     unwritten_runs: list[UnwrittenRun] = []
     """Runs beside the loop that have ended and whose records the database may not have, oldest first."""
     owes_word: bool = False

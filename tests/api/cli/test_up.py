@@ -115,7 +115,7 @@ def test_a_taken_port_is_named_and_nothing_is_started(tmp_path: Path) -> None:
     [
         ({"CARILLON_TEMPORAL_BIN": "/nowhere/temporal"}, ["CARILLON_TEMPORAL_BIN", "/nowhere/temporal"]),
         ({"CARILLON_LOG_LEVEL": "LOUD"}, ["api ended with status 1", "LOUD"]),
-        ({"CARILLON_MAX_HELD_RUNS": "none"}, ["max_held_runs"]),
+        ({"CARILLON_MAX_HELD_RUNS": "none"}, ["CARILLON_MAX_HELD_RUNS", "integer"]),
     ],
     ids=["no-binary", "a-child-that-cannot-start", "setting-malformed"],
 )
