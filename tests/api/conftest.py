@@ -35,6 +35,21 @@ async def started(app: FastAPI) -> AsyncIterator[FastAPI]:
         yield app
 
 
+@contextlib.asynccontextmanager
+async def working(settings: Settings, **changes: object) -> AsyncIterator[None]:
+    """A worker process's composition, in this process, for as long as the block lasts; its end is that of a
+    process that is told to stop."""
+    from workers.main import run
+
+    stop = asyncio.Event()
+    task = asyncio.create_task(run(settings.model_copy(update=changes), stop=stop))
+    try:
+        yield
+    finally:
+        stop.set()
+        await asyncio.wait_for(task, 20)
+
+
 def client_of(app: FastAPI, tenant: str = "acme", scope: str = "jobs:read jobs:write") -> httpx.AsyncClient:
     """A client whose every answer is held against the OpenAPI document."""
     return httpx.AsyncClient(
@@ -130,14 +145,9 @@ async def undisturbed(live_temporal: Client) -> None:
 
 @pytest.fixture(scope="module")
 async def worker(live_settings: Settings, undisturbed: None) -> AsyncIterator[None]:
-    """A worker process's composition, in this process."""
-    from workers.main import run
-
-    stop = asyncio.Event()
-    task = asyncio.create_task(run(live_settings, stop=stop))
-    yield
-    stop.set()
-    await asyncio.wait_for(task, 20)
+    """A worker for all tests of the module."""
+    async with working(live_settings):
+        yield
 
 
 @pytest.fixture(scope="session")

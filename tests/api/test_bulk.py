@@ -18,11 +18,10 @@ from api.app import create_app
 from infra.database.errors import DatabaseUnavailable
 from infra.database.jobs import JobIndex
 from infra.settings import Settings
-from tests.api.conftest import client_of, started
+from tests.api.conftest import client_of, started, working
 from tests.api.eventually import eventually
 from tests.api.sink import Sink
 from tests.api.test_problems import assert_problem
-from workers.main import run
 from workflows.contracts.bulk import BulkOrder
 from workflows.contracts.job import JobView
 from workflows.contracts.names import QUERY_VIEW, bulk_workflow_id, job_workflow_id
@@ -35,18 +34,6 @@ pytestmark = [
     # A planning that ended as its job was evicted from the cache; as an error it would end the worker.
     pytest.mark.filterwarnings("ignore:Cannot find activity to cancel:UserWarning"),
 ]
-
-
-@contextlib.asynccontextmanager
-async def working(settings: Settings, **changes: Any) -> AsyncIterator[None]:
-    """A worker for as long as the block lasts; its end is that of a process that is told to stop."""
-    stop = asyncio.Event()
-    task = asyncio.create_task(run(settings.model_copy(update=changes), stop=stop))
-    try:
-        yield
-    finally:
-        stop.set()
-        await asyncio.wait_for(task, 30)
 
 
 @contextlib.asynccontextmanager

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import httpx
@@ -16,22 +14,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from api import groups as api_groups
 from infra.settings import Settings
+from tests.api.conftest import working
 from tests.api.sink import Sink
-from workers.main import run
 from workflows.contracts import names
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
-
-
-@asynccontextmanager
-async def working(settings: Settings) -> AsyncIterator[None]:
-    stop = asyncio.Event()
-    worker = asyncio.create_task(run(settings, stop=stop))
-    try:
-        yield
-    finally:
-        stop.set()
-        await asyncio.wait_for(worker, 20)
 
 
 async def unread(handle: WorkflowHandle[object, object]) -> None:

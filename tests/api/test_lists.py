@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -12,25 +10,12 @@ import pytest
 
 from api.app import create_app
 from infra.settings import Settings
-from tests.api.conftest import client_of, started
+from tests.api.conftest import client_of, started, working
 from tests.api.sink import Sink
-from workers.main import run
 
 pytestmark = pytest.mark.usefixtures("undisturbed")
 
 FAR = {"cron": "0 9 1 1 *"}
-
-
-@asynccontextmanager
-async def working(settings: Settings) -> AsyncIterator[None]:
-    """A worker for as long as the block lasts."""
-    stop = asyncio.Event()
-    task = asyncio.create_task(run(settings, stop=stop))
-    try:
-        yield
-    finally:
-        stop.set()
-        await asyncio.wait_for(task, 20)
 
 
 async def run_once(api: httpx.AsyncClient, job: str, request: str) -> None:
