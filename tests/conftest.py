@@ -21,12 +21,31 @@ from infra.temporal.binary import find_binary
 from infra.temporal.client import connect, connect_when_ready
 from infra.temporal.embedded import EmbeddedServer
 from infra.temporal.namespace import ensure_retention, ensure_search_attributes
+from workflows.domain import job_changes
 
 HOST = "127.0.0.1"
 READY_WITHIN = timedelta(seconds=60)
+STOP_WAIT = job_changes.STOP_WAIT
+PATIENT_STOP_WAIT = timedelta(seconds=7)
+"""Within the ten seconds in which the API wants an answer."""
 
 hypothesis.settings.register_profile("shared machine", deadline=None)  # one example may wait for other tests
 hypothesis.settings.load_profile("shared machine")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_stops() -> Iterator[None]:
+    """Workers in the tests' own process wait longer for a word of a run that is to stop, so that what a
+    stop answers does not depend on how busy the machine is."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job_changes, "STOP_WAIT", PATIENT_STOP_WAIT)
+        yield
+
+
+@pytest.fixture
+def hasty_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stops wait as long as they do in production: for runs that are to say no word in time."""
+    monkeypatch.setattr(job_changes, "STOP_WAIT", STOP_WAIT)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal
 
 from temporalio import workflow
@@ -39,9 +39,6 @@ with workflow.unsafe.imports_passed_through():
     from workflows.domain.active import obeys_pause
     from workflows.domain.waiting import waiting_rows
     from workflows.watched import Watched
-
-STOP_WAIT = timedelta(seconds=2)
-"""How long a stop waits for the worker's word before it answers ``stopping``."""
 
 
 class Changing(Watched):
@@ -259,7 +256,8 @@ class Changing(Watched):
         in_flight: list[InFlight] = []
         try:
             await workflow.wait_condition(
-                lambda: self._call is not call or (call.fired and intent == "if_held"), timeout=STOP_WAIT
+                lambda: self._call is not call or (call.fired and intent == "if_held"),
+                timeout=job_changes.STOP_WAIT,
             )
         except TimeoutError:
             in_flight.append(InFlight(key=call.inp.occurrence.key, state="stopping"))

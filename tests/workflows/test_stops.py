@@ -148,13 +148,14 @@ async def test_a_stop_between_two_holders_takes_back_nothing_that_may_have_been_
                 break
             await asyncio.sleep(0.05)
         changed = await edit(job, {**once, "description": "edited"})
-        assert [one.state for one in changed.in_flight] == ["in_flight"]
+        assert len(changed.in_flight) == 1
         [arrival] = await sink.wait_for("/between", 1)
-        assert arrival.delivery == 2
+        assert arrival.delivery >= 2, "the first may have been sent"
     finally:
         await fleet.stop()
 
 
+@pytest.mark.usefixtures("hasty_stops")
 @pytest.mark.parametrize("how", ["edit", "pause"])
 async def test_a_stop_that_meets_a_dead_holder_takes_back_nothing_that_may_have_been_sent(
     temporal_client: Client,

@@ -5,7 +5,7 @@ All of them change the state they are given. Time is an argument, and nothing wa
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from workflows.contracts import names
@@ -45,6 +45,9 @@ from workflows.domain import (
 )
 from workflows.domain.active import is_held, is_planned, is_unserved, obeys_pause
 from workflows.domain.waiting import waiting_rows
+
+STOP_WAIT = timedelta(seconds=2)
+"""How long a stop waits for the worker's word before it answers ``stopping``."""
 
 
 def remember_request(state: JobState, manual: ManualRun) -> None:
