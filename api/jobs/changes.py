@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
@@ -18,14 +18,14 @@ from temporalio.service import RPCError
 
 from api.connection import Connection
 from api.jobs.locks import JobLocks
-from api.jobs.reading import row_of_view
+from api.jobs.reading import VIEW_WITHIN, present_view, row_of_view
 from api.jobs.refs import Found, Refs
 from api.problem_table import LATER, MAY_BE_APPLIED, problem_for
 from api.problems import Kind, ProblemError
 from infra.database.errors import DatabaseError
 from infra.database.jobs import JobIndex
 from workflows.contracts.base import Contract
-from workflows.contracts.job import JobChanged
+from workflows.contracts.job import JobChanged, JobView
 from workflows.contracts.names import UPDATE_CANCEL, UPDATE_DELETE, job_workflow_id
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,8 @@ ANSWER_WITHIN_S = 7.4
 """With the search for the job and its Idempotency-Key before it, it stays within ten seconds."""
 WAIT_FOR_TURN_S = 4.0
 """What is left afterwards is enough for the slowest answer, a stop of two seconds."""
+CHANGE_TAKES_S = 2.4
+"""Kept for the change itself by a look at the job before it: the slowest answer, with its way."""
 ROW_WITHIN_S = 1.0
 
 Answer = TypeVar("Answer", bound=Contract)
@@ -79,6 +81,12 @@ class Turn:
     found: Found
     workflow_id: str
     until: float
+
+    async def view(self) -> JobView:
+        """The job before it is changed. A worker that is slow to answer has as long as for the change."""
+        left = self.until - asyncio.get_running_loop().time() - CHANGE_TAKES_S
+        within = max(VIEW_WITHIN, timedelta(seconds=left))
+        return await present_view(self.connection, self.found, within=within)
 
     async def send(self, update: str, request: Contract, answer: type[Answer], *, update_id: str) -> Answer:
         """The workflow's answer; its rejections and every failure on the way go through the one table."""

@@ -12,7 +12,7 @@ from api.definitions import parse_definition
 from api.jobs.answers import READ_ONLY, definition_document
 from api.jobs.changes import Changes, Turn
 from api.jobs.merge import merge
-from api.jobs.reading import may_be_over, present_view, view_of
+from api.jobs.reading import may_be_over, view_of
 from api.jobs.refs import Found
 from api.jobs.rules import settle
 from api.preconditions import IfMatch
@@ -53,7 +53,7 @@ class Editing:
         _refuse_read_only(asked)
         async with self._changes.turn(found) as turn:
             for attempt in range(ATTEMPTS):
-                view = await self._view(found, if_match)
+                view = await self._view(turn, if_match)
                 wanted = parse_definition(merge(definition_document(view.definition), asked))
                 try:
                     # Merged over this revision, so it must not be applied over another one.
@@ -74,13 +74,13 @@ class Editing:
     ) -> Edited:
         """The job after its definition is replaced."""
         async with self._changes.turn(found) as turn:
-            view = await self._view(found, if_match)
+            view = await self._view(turn, if_match)
             strict = if_match is not None and if_match.revisions is not None
             revision = view.revision if strict else None
             return await self._edit(turn, view, wanted, revision=revision, by=by, update_id=update_id)
 
-    async def _view(self, found: Found, if_match: IfMatch | None) -> JobView:
-        view = await present_view(self._connection, found)
+    async def _view(self, turn: Turn, if_match: IfMatch | None) -> JobView:
+        view = await turn.view()
         if if_match is not None:
             if_match.check(view.revision)
         return view

@@ -26,14 +26,16 @@ from workflows.contracts.records import JobRow
 log = logging.getLogger(__name__)
 
 VIEW_WITHIN = timedelta(seconds=2)
+_TOO_SLOW = frozenset({RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED})
+"""How the SDK says that no answer came in time."""
 
 
-async def view_of(connection: Connection, found: Found) -> JobView | None:
+async def view_of(connection: Connection, found: Found, *, within: timedelta = VIEW_WITHIN) -> JobView | None:
     """The job as its workflow knows it; None if that did not answer in time, or was ended by an operator.
 
     Raises 404 when the workflow says that the job is deleted, or is not there at all.
     """
-    view = await _view(connection, found, reject=QueryRejectCondition.NOT_COMPLETED_CLEANLY)
+    view = await _view(connection, found, within, reject=QueryRejectCondition.NOT_COMPLETED_CLEANLY)
     if view is not None and view.status == "deleted":
         raise no_such_job(found.job)
     return view
@@ -41,19 +43,25 @@ async def view_of(connection: Connection, found: Found) -> JobView | None:
 
 async def any_view_of(connection: Connection, found: Found) -> JobView | None:
     """As :func:`view_of`, the last one of a deleted or terminated job too: runs of it may be alive still."""
-    return await _view(connection, found, reject=None)
+    return await _view(connection, found, VIEW_WITHIN, reject=None)
 
 
 async def _view(
-    connection: Connection, found: Found, *, reject: QueryRejectCondition | None
+    connection: Connection, found: Found, within: timedelta, *, reject: QueryRejectCondition | None
 ) -> JobView | None:
     try:
-        async with asyncio.timeout(VIEW_WITHIN.total_seconds()):  # the SDK tries again, each try anew
+        async with asyncio.timeout(within.total_seconds()):
             client = await connection.client()
             handle = client.get_workflow_handle(job_workflow_id(found.tenant, found.ref))
-            view: JobView = await handle.query(
-                QUERY_VIEW, result_type=JobView, reject_condition=reject, rpc_timeout=VIEW_WITHIN
-            )
+            while True:  # a try that went to a worker that has died is lost, the next one need not be
+                try:
+                    view: JobView = await handle.query(
+                        QUERY_VIEW, result_type=JobView, reject_condition=reject, rpc_timeout=VIEW_WITHIN
+                    )
+                    return view
+                except RPCError as error:
+                    if error.status not in _TOO_SLOW:
+                        raise
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
             raise no_such_job(found.job) from None
@@ -62,12 +70,11 @@ async def _view(
     except (WorkflowQueryFailedError, WorkflowQueryRejectedError, SetupError, TimeoutError) as error:
         log.info("job %s/%s cannot be asked: %s", found.tenant, found.ref, error)
         return None
-    return view
 
 
-async def present_view(connection: Connection, found: Found) -> JobView:
+async def present_view(connection: Connection, found: Found, *, within: timedelta) -> JobView:
     """As :func:`view_of`, for a change that needs to know what it changes: 503 without an answer."""
-    view = await view_of(connection, found)
+    view = await view_of(connection, found, within=within)
     if view is None:
         raise ProblemError(
             Kind.NO_ANSWER,

@@ -22,7 +22,6 @@ from api.jobs.backfills import (
     dry_answer,
     number_of,
 )
-from api.jobs.reading import present_view
 from api.openapi import body, problems, security
 from api.problem_table import no_such_backfill
 from api.problems import Kind
@@ -74,7 +73,7 @@ async def backfill_job(
     async def start(operation: str) -> JSONResponse:
         now = state.clock()
         async with state.changes.turn(found) as turn:
-            view = await present_view(state.temporal, found)
+            view = await turn.view()
             check(asked, view.definition.concurrency, now)
             counted = await count(state.history, found, view.definition, asked)
             if asked.dry_run:

@@ -13,7 +13,6 @@ from api.auth.principal import Principal
 from api.body import read_object
 from api.definitions import parse_model
 from api.jobs.answers import ChangedJobAnswer
-from api.jobs.reading import present_view
 from api.jobs.skipping import check_ahead, running
 from api.openapi import body, problems, security
 from api.problems import Kind, ProblemError
@@ -86,7 +85,7 @@ async def _skip(
             actor=Actor(by=caller.subject, at=now, operation=operation),
         )
         async with state.changes.turn(found) as turn:
-            view = await present_view(state.temporal, found)
+            view = await turn.view()
             check_ahead(view, found.tenant, asked.scheduled_time, now)
             try:
                 changed = await turn.change(UPDATE_SKIP, change, update_id=f"{name}-{operation}", now=now)
