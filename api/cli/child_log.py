@@ -8,6 +8,7 @@ import sys
 import time
 from asyncio import StreamReader
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -45,7 +46,7 @@ class ChildLog:
         self._show_unmarked = show_warnings
         self._quiet = re.compile(quiet) if quiet else None
         self._muted = False
-        self._file = RotatingFileHandler(path, maxBytes=_FILE_BYTES, backupCount=1, errors="replace")
+        self._file = _File(path, self._cannot_write)
         self._shown: deque[float] = deque()
         self._hidden = 0
         self._recent: deque[str] = deque(maxlen=8)
@@ -81,7 +82,12 @@ class ChildLog:
             self._show(line)
 
     def close(self) -> None:
-        self._file.close()
+        with suppress(OSError):  # what could not be written still cannot
+            self._file.close()
+
+    def _cannot_write(self, error: OSError) -> None:
+        if not self._muted:
+            self._print(f"{self._path} cannot be written: {error.strerror or error}")
 
     def _show(self, line: str) -> None:
         if self._muted or (self._quiet is not None and self._quiet.search(line)):
@@ -101,6 +107,30 @@ class ChildLog:
     def _print(self, line: str) -> None:
         with suppress(OSError, ValueError):  # nobody reads the terminal any more
             print(f"{self._name} | {line}", file=self._terminal, flush=True)
+
+
+class _File(RotatingFileHandler):
+    """Tells of an error once, until a line was written again; one must not stop who follows a child."""
+
+    def __init__(self, path: Path, tell: Callable[[OSError], None]) -> None:
+        super().__init__(path, maxBytes=_FILE_BYTES, backupCount=1, errors="replace")
+        self._tell = tell
+        self._broken = False
+        self._failed = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._failed = False
+        super().emit(record)
+        self._broken = self._failed
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self._failed = True
+        if not self._broken:
+            self._tell(error)
 
 
 def _shortened(line: str) -> str:

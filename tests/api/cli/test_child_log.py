@@ -77,6 +77,26 @@ def test_the_file_is_bounded(tmp_path: Path, terminal: io.StringIO, monkeypatch:
     assert "INFO 999" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_disk_is_said_once_and_the_log_goes_on(
+    tmp_path: Path, terminal: io.StringIO, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Nor does it keep the child from being followed, or hide why the child was given up."""
+    path = tmp_path / "log"
+    path.symlink_to("/dev/full")
+    log = ChildLog("api", path, terminal=terminal)
+    for number in range(100):
+        log.take(f"INFO {number}")
+    log.take("ERROR it broke")
+    log.close()
+    assert terminal.getvalue().splitlines() == [
+        f"api | {path} cannot be written: No space left on device",
+        "api | ERROR it broke",
+    ]
+    assert log.tail()[-1] == "ERROR it broke"
+    assert capfd.readouterr() == ("", "")
+
+
 async def test_lines_without_end_are_cut_and_nothing_is_lost(tmp_path: Path, terminal: io.StringIO) -> None:
     reader = asyncio.StreamReader()
     log = ChildLog("api", tmp_path / "log", terminal=terminal)
