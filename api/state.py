@@ -112,6 +112,7 @@ class AppState:
             asyncio.create_task(sweeper.run(), name="sweep reservations"),
             asyncio.create_task(self.audit.run(), name="write the audit log"),
             asyncio.create_task(self.streams.run(), name="look for events"),
+            asyncio.create_task(self.temporal.watch(), name="look whose server it is"),
         ]
         try:
             yield

@@ -22,6 +22,8 @@ _ADDRESSES = "installation.json"
 _SECRETS = "secrets"
 _SECRET_NAMES = ("jwt_secret", "signing_secret")
 _FORMAT = 1
+_NAMESPACE = ("temporal_address", "temporal_namespace")
+"""Settings that say which namespace is meant."""
 
 
 class Installation:
@@ -91,6 +93,12 @@ class Installation:
         }
         _write(self.data_dir / _ADDRESSES, json.dumps(document, indent=2) + "\n")
 
+    def write_namespace_id(self, namespace_id: str) -> None:
+        """Adds to what :meth:`write_settings` wrote what is known once the server answers."""
+        document = self.read()
+        document["settings"]["temporal_namespace_id"] = namespace_id
+        _write(self.data_dir / _ADDRESSES, json.dumps(document, indent=2) + "\n")
+
     def read(self) -> dict[str, Any]:
         """What :meth:`write_settings` wrote, empty where nothing was. Raises SetupError if it is damaged."""
         path = self.data_dir / _ADDRESSES
@@ -130,6 +138,9 @@ def settings_for(data_dir: Path | None = None, **fixed: Any) -> Settings:
         secret = installation.secret(name)
         if secret is not None:
             found[name] = SecretStr(secret)
+    chosen = {name: getattr(given, name) for name in given.model_fields_set} | fixed
+    if any(chosen.get(name, found.get(name)) != found.get(name) for name in _NAMESPACE):
+        found.pop("temporal_namespace_id", None)
     absent = {name: value for name, value in found.items() if name not in given.model_fields_set}
     return Settings(**{**absent, **fixed, "data_dir": installation.data_dir})
 

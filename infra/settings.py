@@ -42,6 +42,8 @@ class Settings(BaseSettings):
     data_dir: Path = Path(".carillon")
     temporal_address: str = "127.0.0.1:7233"
     temporal_namespace: str = "default"
+    temporal_namespace_id: str | None = None
+    """The id of that namespace, where it is known: a process serves no other that comes to its address."""
     temporal_tls: bool = False
     temporal_tls_cert: Path | None = None
     """PEM file of the client's certificate; with its key it turns TLS on."""

@@ -45,6 +45,7 @@ from infra.telemetry import Telemetry
 from infra.temporal.client import connect_when_ready, make_runtime
 from infra.temporal.clock import clock_offset
 from infra.temporal.errors import SetupError
+from infra.temporal.home import Home
 from workers.clock_watch import ClockWatch
 from workers.queues import make_workers
 from workflows.contracts.planning import TenantHints
@@ -64,6 +65,7 @@ class Shared:
 
     settings: Settings
     client: Client
+    home: Home
     database: Database
     recorder: RecordWriter
     sender: HttpSender
@@ -87,7 +89,7 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
     async with _shared(settings, client) as shared:
         await _measure(shared.offset, client, shared.identity)
         attempts = _attempts(shared)
-        return await _serve(_workers(shared, attempts), attempts, settings.worker_grace, stop)
+        return await _serve(_workers(shared, attempts), attempts, shared.home, settings.worker_grace, stop)
 
 
 @asynccontextmanager
@@ -112,7 +114,8 @@ async def _shared(settings: Settings, client: Client) -> AsyncIterator[Shared]:
         for work in (_migrate(database), _watch(recorder, telemetry), clock_watch.run()):
             stack.callback(asyncio.create_task(work).cancel)
         identity = f"{os.getpid()}@{socket.gethostname()}"
-        yield Shared(settings, client, database, recorder, sender, clock, offset, telemetry, identity)
+        home = Home(client, settings.temporal_namespace_id)
+        yield Shared(settings, client, home, database, recorder, sender, clock, offset, telemetry, identity)
 
 
 def _attempts(shared: Shared) -> Attempts:
@@ -148,6 +151,7 @@ def _workers(shared: Shared, attempts: Attempts) -> tuple[Worker, Worker]:
         planning=Planning(lambda _: hints),
         records=Records(shared.recorder),
         identity=shared.identity,
+        home=shared.home,
         letters=Letters(client, dead_letters),
         bulk=Bulk(
             client,
@@ -173,13 +177,16 @@ def _incidents(shared: Shared) -> Incidents:
 
 
 async def _serve(
-    workers: tuple[Worker, Worker], attempts: Attempts, grace: timedelta, stop: asyncio.Event
+    workers: tuple[Worker, Worker], attempts: Attempts, home: Home, grace: timedelta, stop: asyncio.Event
 ) -> int:
-    """Until ``stop`` is set: 0 then, 1 if a worker ended before."""
+    """Until ``stop`` is set: 0 then, 1 if a worker ended before or the server is another's."""
     serving = [asyncio.create_task(worker.run()) for worker in workers]
-    stopping = asyncio.create_task(stop.wait())
+    stopping, watching = asyncio.create_task(stop.wait()), asyncio.create_task(home.watch())
     try:
-        done, _ = await asyncio.wait({stopping, *serving}, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait({stopping, watching, *serving}, return_when=asyncio.FIRST_COMPLETED)
+        if watching in done:
+            log.error("%s", watching.exception())
+            return 1
         if stopping not in done:
             log.error("a worker ended by itself: %s", next(task.exception() for task in done))
             return 1
@@ -191,6 +198,7 @@ async def _serve(
         return 0
     finally:
         stopping.cancel()
+        watching.cancel()
 
 
 def _allow_many_connections() -> None:

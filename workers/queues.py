@@ -24,6 +24,8 @@ from activities.planning import Planning
 from activities.records import Records
 from activities.starting import Starting
 from infra.settings import Settings
+from infra.temporal.home import Home
+from workers.at_home import AtHome
 from workers.replayable import ReplayableRunner
 from workflows.bulk import BulkWorkflow
 from workflows.bulk_admission import BulksWorkflow
@@ -66,6 +68,7 @@ def make_workers(
     planning: Planning,
     records: Records,
     identity: str,
+    home: Home | None = None,
     bulk: Bulk | None = None,
     incidents: Incidents | None = None,
     letters: Letters | None = None,
@@ -73,13 +76,14 @@ def make_workers(
 ) -> tuple[Worker, Worker]:
     """The worker of workflows and held attempts, and the worker of attempts due now.
 
-    Without ``bulk`` the actions on many jobs wait for a worker that has it, without ``incidents`` the
-    messages on incidents; without ``letters`` dead letters are not listed, and without
-    ``backfills`` backfills wait as well.
+    Without ``home`` whatever the server gives is taken for ours. Without ``bulk`` the actions on many jobs
+    wait for a worker that has it, without ``incidents`` the messages on incidents; without ``letters`` dead
+    letters are not listed, and without ``backfills`` backfills wait as well.
     """
     grace = settings.worker_grace + SHUTDOWN_MARGIN
     starting = Starting(client)
     groups = Groups(client)
+    interceptors = [AtHome(home)] if home is not None else []
     runner = workflow_runner()
     main = Worker(
         client,
@@ -100,6 +104,7 @@ def make_workers(
             *(incidents.activities if incidents is not None else ()),
         ],
         workflow_runner=runner,
+        interceptors=interceptors,
         identity=identity,
         max_cached_workflows=settings.max_cached_workflows,
         max_concurrent_activities=settings.max_held_runs,
@@ -113,6 +118,7 @@ def make_workers(
         client,
         task_queue=DUE_QUEUE,
         activities=[attempts.attempt],
+        interceptors=interceptors,
         identity=identity,
         max_concurrent_activities=settings.max_concurrent_runs,
         max_heartbeat_throttle_interval=HEARTBEAT_THROTTLE,

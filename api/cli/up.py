@@ -35,6 +35,7 @@ from infra.temporal.binary import find_binary
 from infra.temporal.client import connect_when_ready
 from infra.temporal.embedded import EmbeddedServer
 from infra.temporal.errors import SetupError
+from infra.temporal.home import namespace_id
 from infra.temporal.namespace import ensure_retention, ensure_search_attributes
 from workflows.contracts.names import MAIN_QUEUE
 
@@ -180,6 +181,7 @@ class _Up:
         [api] = self._supervisor.start(self._api_spec(), stop_turn=0)  # it waits for the server by itself
         client = await connect_when_ready(self._settings, within=_START_WITHIN)
         temporal.was_up = True
+        self._installation.write_namespace_id(await namespace_id(client))
         await ensure_search_attributes(client)
         await ensure_retention(client, self._settings.temporal_retention)
         workers = self._supervisor.start(

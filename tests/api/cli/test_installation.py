@@ -91,6 +91,31 @@ def test_settings_come_from_environment_then_directory_then_defaults(
     assert settings_for(installation.data_dir, api_port=5).api_port == 5
 
 
+@pytest.mark.parametrize(
+    ("chosen", "known"),
+    [
+        ({}, "0b5e"),
+        ({"TEMPORAL_ADDRESS": "127.0.0.1:1", "TEMPORAL_NAMESPACE": "default"}, "0b5e"),
+        ({"TEMPORAL_ADDRESS": "127.0.0.1:2"}, None),
+        ({"TEMPORAL_NAMESPACE": "jobs"}, None),
+        ({"TEMPORAL_ADDRESS": "127.0.0.1:2", "TEMPORAL_NAMESPACE_ID": "5a1f"}, "5a1f"),
+    ],
+    ids=["joined", "named-again", "another-address", "another-namespace", "all-of-another"],
+)
+def test_the_id_of_the_namespace_is_that_of_the_directorys_own(
+    chosen: dict[str, str], known: str | None, installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installation.ensure_secrets()
+    recorded = {"temporal_address": "127.0.0.1:1", "temporal_namespace": "default"}
+    installation.write_settings(recorded, listen_port=3, ui_url=None)
+    installation.write_namespace_id("0b5e")
+    for name, text in chosen.items():
+        monkeypatch.setenv(f"CARILLON_{name}", text)
+    settings = settings_for(installation.data_dir)
+    assert settings.temporal_namespace_id == known
+    assert settings.temporal_address == chosen.get("TEMPORAL_ADDRESS", "127.0.0.1:1")
+
+
 def test_the_directory_may_come_from_the_environment(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:

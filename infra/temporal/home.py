@@ -1,0 +1,72 @@
+"""Whose server answers: an address can come to be that of another installation while a process runs.
+
+Whoever stops one ``carillon up`` and starts another gives it the same default port, and a process that had
+joined the first one connects again to whatever listens there. The namespace's id tells them apart, also where
+its name and all else is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from infra.temporal.errors import SetupError
+
+LOOK_EVERY = timedelta(seconds=1)
+"""Less than a server needs from its start to its first answer, so that none takes another's place unseen."""
+_ANSWER_WITHIN = timedelta(seconds=5)
+
+
+class Home:
+    """The namespace that a process belongs to. ``namespace_id`` None: the one that is found first."""
+
+    def __init__(self, client: Client, namespace_id: str | None) -> None:
+        self._client = client
+        self._namespace_id = namespace_id
+        self._sure = asyncio.Event()
+
+    async def look(self) -> None:
+        """Raises SetupError (``foreign_server``) in another's namespace, RPCError where nobody answers."""
+        self.compare(await namespace_id(self._client))
+
+    def compare(self, found: str) -> None:
+        """With the id that the server has told. Raises SetupError as :meth:`look` does."""
+        if self._namespace_id is None:
+            self._namespace_id = found
+        if found != self._namespace_id:
+            self._sure.clear()
+            address = self._client.service_client.config.target_host
+            raise SetupError(
+                f"the Temporal server at {address} is not that of this installation, but another's "
+                f"(namespace id {found} instead of {self._namespace_id}): start this installation on a "
+                "port of its own, and this process again",
+                code="foreign_server",
+            )
+        self._sure.set()
+
+    async def certain(self) -> None:
+        """Returns as soon as the server is known to be ours: not while none answers, for the next may be
+        another's."""
+        await self._sure.wait()
+
+    async def watch(self) -> None:
+        """Looks for good. Raises SetupError, as :meth:`look` does."""
+        while True:
+            try:
+                await self.look()
+            except RPCError as error:
+                if error.status is RPCStatusCode.UNAVAILABLE:  # a slow one is the same one still
+                    self._sure.clear()
+            await asyncio.sleep(LOOK_EVERY.total_seconds())
+
+
+async def namespace_id(client: Client) -> str:
+    """Made with the namespace, and never the same in two servers."""
+    found = await client.workflow_service.describe_namespace(
+        DescribeNamespaceRequest(namespace=client.namespace), timeout=_ANSWER_WITHIN
+    )
+    return found.namespace_info.id
