@@ -16,6 +16,9 @@ from infra.temporal.errors import SetupError
 
 _GRACE_SECONDS = 2
 """How long requests and event streams may go on after SIGTERM."""
+_KEEP_ALIVE_SECONDS = 65
+"""Longer than load balancers and client pools keep an idle connection, usually a minute: who closes first
+must not be we, while a request is on its way."""
 _BACKLOG = 2048
 
 
@@ -41,6 +44,7 @@ def serve(settings: Settings) -> NoReturn:
         access_log=False,  # paths of callbacks are secrets
         server_header=False,
         timeout_graceful_shutdown=_GRACE_SECONDS,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
     )
     server = _Server(config)
 

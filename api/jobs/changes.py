@@ -82,11 +82,15 @@ class Turn:
     workflow_id: str
     until: float
 
-    async def view(self) -> JobView:
-        """The job before it is changed. A worker that is slow to answer has as long as for the change."""
+    def look_within(self) -> timedelta:
+        """How long a look at the job may take before it is changed: a worker that is slow to answer has as
+        long as for the change."""
         left = self.until - asyncio.get_running_loop().time() - CHANGE_TAKES_S
-        within = max(VIEW_WITHIN, timedelta(seconds=left))
-        return await present_view(self.connection, self.found, within=within)
+        return max(VIEW_WITHIN, timedelta(seconds=left))
+
+    async def view(self) -> JobView:
+        """The job before it is changed; raises as ``present_view``."""
+        return await present_view(self.connection, self.found, within=self.look_within())
 
     async def send(self, update: str, request: Contract, answer: type[Answer], *, update_id: str) -> Answer:
         """The workflow's answer; its rejections and every failure on the way go through the one table."""

@@ -41,9 +41,11 @@ async def view_of(connection: Connection, found: Found, *, within: timedelta = V
     return view
 
 
-async def any_view_of(connection: Connection, found: Found) -> JobView | None:
+async def any_view_of(
+    connection: Connection, found: Found, *, within: timedelta = VIEW_WITHIN
+) -> JobView | None:
     """As :func:`view_of`, the last one of a deleted or terminated job too: runs of it may be alive still."""
-    return await _view(connection, found, VIEW_WITHIN, reject=None)
+    return await _view(connection, found, within, reject=None)
 
 
 async def _view(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from api.connection import Connection
-from api.jobs.changes import Changes
+from api.jobs.changes import Changes, Turn
 from api.jobs.executions import alive_rows, no_such_execution
 from api.jobs.reading import any_view_of
 from api.jobs.refs import Found
@@ -49,7 +49,7 @@ class Rerunning:
         has been deleted, 422 when the body of a manual run is not said, 503 without the database."""
         async with self._changes.turn(found) as turn:
             stored = await self._history.get_execution(found.tenant, key)
-            view = await self._view(found, known=stored is not None)
+            view = await self._view(turn, known=stored is not None)
             row = _row(key, view, stored.row if stored is not None else None, now)
             await self._check(found, row)
             if body is None and not target_body and parse_key(key)[2].startswith("manual-"):
@@ -70,9 +70,10 @@ class Rerunning:
             )
             return await turn.send(UPDATE_REDRIVE, request, Triggered, update_id=f"rerun-{actor.operation}")
 
-    async def _view(self, found: Found, *, known: bool) -> JobView:
+    async def _view(self, turn: Turn, *, known: bool) -> JobView:
+        found = turn.found
         try:
-            view = await any_view_of(self._connection, found)
+            view = await any_view_of(self._connection, found, within=turn.look_within())
         except ProblemError as problem:
             if problem.kind is Kind.NOT_FOUND and known:
                 raise _deleted(found.job) from None

@@ -15,6 +15,7 @@ from infra.settings import Settings
 from infra.temporal.converter import DATA_CONVERTER
 from infra.temporal.errors import SetupError
 from infra.temporal.namespace import retention
+from infra.temporal.resent_updates import ResentUpdates
 
 WORKER_HEARTBEATS = timedelta(seconds=60)
 """Must stay on: without worker records the server sends no commands, and cancels wait for a heartbeat."""
@@ -36,6 +37,7 @@ async def connect(settings: Settings, *, runtime: Runtime | None = None, lazy: b
             settings.temporal_address,
             namespace=settings.temporal_namespace,
             data_converter=DATA_CONVERTER,
+            interceptors=[ResentUpdates()],
             api_key=settings.temporal_api_key.get_secret_value() if settings.temporal_api_key else None,
             tls=_tls(settings),
             runtime=runtime,
