@@ -65,8 +65,11 @@ class Excerpt:
         if self._encoding not in ("", "identity") and self._inflate is None:
             return f"[not decoded: content-encoding {_UNPRINTABLE.sub('', self._encoding)[:40]}]"
         cut = self._cut or not self._whole or len(self._kept) > ANSWER_BYTES
-        decoder = codecs.getincrementaldecoder(self._charset())("replace")
-        return kept(decoder.decode(bytes(self._kept), final=not cut), cut=cut)
+        body, charset = bytes(self._kept), self._charset()
+        if charset == "utf-16" and not body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            charset = "utf-16-le"  # as browsers take it; Python's own decoder would refuse it
+        decoder = codecs.getincrementaldecoder(charset)("replace")
+        return kept(decoder.decode(body, final=not cut), cut=cut)
 
     def _charset(self) -> str:
         found = re.search(r"charset=\"?([A-Za-z0-9_-]{1,20})", self._response.headers.get("Content-Type", ""))

@@ -136,6 +136,13 @@ BINARY = bytes(range(256)) * 4
         pytest.param("\r\nContent-Type: text/plain; charset=latin-1", b"gr\xfcn", "grün", id="latin-1"),
         pytest.param("\r\nContent-Type: text/plain; charset=utf-16", "ü".encode("utf-16"), "ü", id="utf-16"),
         pytest.param(
+            "\r\nContent-Type: text/plain; charset=utf-16",
+            "ü{".encode("utf-16-le"),
+            "ü{",
+            id="utf-16-that-does-not-say-its-order",
+        ),
+        pytest.param("\r\nContent-Type: text/plain; charset=utf-16", b"{", "\ufffd", id="half-of-utf-16"),
+        pytest.param(
             "\r\nContent-Type: text/plain; charset=zlib", b"x", "x", id="a-codec-that-is-no-charset"
         ),
         pytest.param("\r\nContent-Type: text/plain; charset=nope", b"x", "x", id="unknown-charset"),
