@@ -80,7 +80,13 @@ class Changing(Watched):
         if self._is_repeated(request.actor):
             return self._unchanged()
         at = self._accepted_at(request.actor)
-        job_changes.edit(self.state, request.definition, at, calling=self._call is not None)
+        job_changes.edit(
+            self.state,
+            request.definition,
+            at,
+            calling=self._call is not None,
+            reaches_back=request.reaches_back,
+        )
         self._row_lacks_plan = True
         self._accept(request.actor)
         self._tell_beside(request.definition)

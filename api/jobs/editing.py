@@ -107,7 +107,7 @@ class Editing:
         if definition == view.definition:
             return Edited(view, view.revision)
         actor = Actor(by=by, at=now, operation=update_id)
-        request = EditRequest(definition=definition, if_revision=revision, actor=actor)
+        request = EditRequest(definition=definition, if_revision=revision, reaches_back=True, actor=actor)
         changed = await turn.change(UPDATE_EDIT, request, update_id=update_id, now=now)
         after = changed.view.revision
         settled = await self._settled(turn, changed.view)

@@ -61,6 +61,23 @@ async def test_a_job_runs_and_its_execution_is_read_back(api: httpx.AsyncClient,
     assert listed["items"][0]["stats"]["runs"] == 1
 
 
+@pytest.mark.parametrize("method", ["PATCH", "PUT"])
+async def test_an_edit_to_a_one_off_that_has_just_passed_runs_it_at_once(
+    api: httpx.AsyncClient, sink: Sink, method: str
+) -> None:
+    """As its creation would: it is accepted, so it runs."""
+    job = f"just-passed-{method.lower()}"
+    made = await create(api, sink, job)
+    instant = (datetime.now(UTC) - timedelta(seconds=20)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    body = {"schedule": {"at": instant}} | ({"target": made["target"]} if method == "PUT" else {})
+    answer = await api.request(method, f"/v1/jobs/{job}", json=body)
+    assert answer.status_code == 200, answer.text
+    delivery = await sink.delivery(f"/{job}")
+    assert delivery.headers["carillon-scheduled-time"] == instant
+    ended = await eventually(api, f"/v1/jobs/{job}", lambda j: j["status"] == "completed" and j["last_run"])
+    assert (ended["stats"]["runs"], ended["stats"]["missed"]) == (1, 0)
+
+
 async def test_another_tenant_sees_no_execution(api: httpx.AsyncClient, sink: Sink, live: FastAPI) -> None:
     await create(api, sink, "private", schedule={"in": 0})
     await sink.delivery("/private")

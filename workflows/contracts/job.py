@@ -140,6 +140,9 @@ class JobState(Contract):
     served: list[Instant] = []
     """Nominal instants of the last :data:`SERVED_KEPT` occurrences that ran, or were skipped while older
     ones waited: none of them is planned again."""
+    owed_once: Instant | None = None
+    """The one occurrence that an edit gave the job. A later one that an earlier schedule left under way does
+    not go past it."""
     plan: list[PlannedOccurrence] = []
     plan_exhausted: bool = False
     planned_at: Instant | None = None
@@ -252,6 +255,8 @@ class InFlight(Contract):
 class EditRequest(Contract):
     definition: JobDefinition
     if_revision: int | None = None
+    reaches_back: bool = False
+    """Always, but in histories of 0.4.0: a one-off of the last minute runs at once, as at a creation."""
     actor: Actor
 
 

@@ -10,6 +10,9 @@ from pydantic import Field, PlainSerializer
 
 from workflows.contracts.base import Duration, Instant, PublicContract, rfc3339
 
+PAST_ALLOWED = timedelta(seconds=60)
+"""A one-off this far in the past runs at once; further back it is refused."""
+
 
 def _write_at(value: datetime | str) -> str:
     return value if isinstance(value, str) else (rfc3339(value) if value.tzinfo else value.isoformat())

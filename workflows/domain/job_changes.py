@@ -21,7 +21,7 @@ from workflows.contracts.job import (
     Standing,
     StopIntent,
 )
-from workflows.contracts.planning import LeftBehind, PlannedOccurrence
+from workflows.contracts.planning import LeftBehind, PlannedOccurrence, Stretch
 from workflows.contracts.records import (
     DELIVERIES_MAX,
     FINAL_PHASE,
@@ -30,6 +30,7 @@ from workflows.contracts.records import (
     Record,
     sequence,
 )
+from workflows.contracts.schedule import PAST_ALLOWED
 from workflows.domain import (
     backfill,
     details,
@@ -150,32 +151,38 @@ def delete(state: JobState, now: datetime) -> None:
         cancel_waiting(state, row.key, now, "deleted")
 
 
-def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: bool) -> None:
+def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: bool,
+         reaches_back: bool = False) -> None:  # fmt: skip
     """Take over a definition accepted at ``at``; ``calling``: the run there is has an activity.
 
     A change of when the job runs never fires for the past: what was due and not served is recorded.
-    Any other edit leaves what is due to run, and its turn to a run that waits for its group.
+    Only a one-off that it moves into the last minute runs at once, where it ``reaches_back``, as one that
+    is created so. Any other edit leaves what is due to run, and its turn to a run that waits for its group.
     """
     run = state.run
     moves = details.timing(definition) != details.timing(state.definition)
     if moves:
+        once = _once(state, definition, at) if reaches_back else None
         backfill.keep_timing(state)
         alive = run.occurrence.scheduled_time if run is not None and calling else None
         beside = {row.scheduled_time for row in state.beside if is_planned(row.trigger)}
         past = [
             one
             for one in state.plan
-            if one.scheduled_time <= at and one.scheduled_time != alive and one.scheduled_time not in beside
+            if one.scheduled_time <= at and one.scheduled_time not in {alive, once, *beside}
         ]
         if past:
             job_records.record_stretch(state, job_records.stretch_of(past), "missed", "edited", at)
         lives = run is not None and is_planned(run.occurrence.trigger) and (calling or not is_unserved(run))
         mine = [run.occurrence.scheduled_time] if run is not None and lives else []
-        _leave_behind(state, at, {*beside, *mine})
+        _leave_behind(state, at, {*beside, *mine} if once is None else {*beside, *mine, once})
         if run is not None and is_planned(run.occurrence.trigger) and alive is not None:
             # it may fire yet; if its holder could be stopped, ``put_back`` takes this back
             state.scheduled_runs += state.cursor < alive <= at
         state.cursor = max(state.cursor, at)
+        state.owed_once = once
+        if once is not None and once <= at:
+            _reach_back(state, once, at, alive=mine)
     watched = state.definition.alerts.no_success_for
     state.definition = definition
     state.revision += 1
@@ -186,6 +193,29 @@ def edit(state: JobState, definition: JobDefinition, at: datetime, *, calling: b
         state.run = None  # planned again, or recorded just now
         if not is_planned(run.occurrence.trigger):
             job_sources.put_back(state, run, at)
+
+
+def _once(state: JobState, definition: JobDefinition, at: datetime) -> datetime | None:
+    """The only instant of the job as an edit makes it, if it is to have its run still.
+
+    One that has passed is, for a minute, where it is the edit that names it.
+    """
+    once = definition.schedule.at
+    taken = once in state.served or any(row.scheduled_time == once for row in state.beside)
+    if once is None or taken:
+        return None
+    just_named = definition.schedule != state.definition.schedule and at - once <= PAST_ALLOWED
+    return once if once > at or just_named else None
+
+
+def _reach_back(state: JobState, once: datetime, at: datetime, alive: list[datetime]) -> None:
+    """Let the planner find ``once``, which has passed, unless a later occurrence is due and under way: should
+    that come back unsent, the cursor says that it was left out."""
+    if any(once < one <= at for one in alive):
+        state.owed_once = None
+        job_records.record_stretch(state, Stretch(count=1, first=once, last=once), "missed", "edited", at)
+    elif once not in alive:
+        state.cursor = once - timedelta(seconds=1)
 
 
 def _keeps_turn(state: JobState, run: RunState, *, moves: bool) -> bool:

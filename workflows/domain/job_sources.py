@@ -117,11 +117,14 @@ def mark_served(state: JobState, scheduled_time: datetime) -> None:
     """Move the cursor: this occurrence of the schedule has its run, whatever becomes of it."""
     if state.cursor >= scheduled_time:
         return
-    state.cursor = scheduled_time
+    if state.owed_once is None or not state.cursor < state.owed_once < scheduled_time:
+        state.cursor = scheduled_time
+    elif scheduled_time in state.served:
+        return
     state.served = [*state.served[1 - SERVED_KEPT :], scheduled_time]
     state.scheduled_runs += 1
     planned = any(due.scheduled_time == scheduled_time for due in state.plan)
-    state.plan = [due for due in state.plan if due.scheduled_time > scheduled_time]
+    state.plan = [due for due in state.plan if due.scheduled_time > state.cursor]
     if planned and state.runs_errands:
         settle_behind(state)
 

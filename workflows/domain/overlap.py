@@ -218,7 +218,9 @@ def _skip_behind_line(state: JobState, active: ActiveRun, ended_at: datetime) ->
 
 
 def _leave_to_planner(state: JobState, active: ActiveRun, ended_at: datetime, grace: timedelta) -> None:
-    if active.swallows(active.started_at, grace):
+    owed = state.owed_once
+    was_due_before = owed is not None and owed > state.cursor and not active.swallows(owed, grace)
+    if active.swallows(active.started_at, grace) and not was_due_before:
         state.passed_until, state.passed_reason = ended_at - _TICK, "overlap"
     else:
         state.blocked_since = active.started_at

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from workflows.contracts.definition import EXCEPT_MAX
-from workflows.contracts.schedule import ExceptWindow, Schedule
+from workflows.contracts.schedule import PAST_ALLOWED, ExceptWindow, Schedule
 from workflows.domain.cron import MAX_EXPRESSIONS, hash_seed, parse, parse_all
 from workflows.domain.errors import RuleError
 from workflows.domain.recurrence import FIRST, LAST, compile_schedule
 from workflows.domain.recurrence_cron import LONGEST_GAP
 from workflows.domain.zones import Change, Zone, from_seconds, to_seconds, year_of, zone
 
-PAST_ALLOWED = timedelta(seconds=60)
-"""A one-off this far in the past runs at once; further back it is refused."""
 MAX_SPREAD = timedelta(days=7)
 _FORMS = ("cron", "every", "at", "in")
 _SECOND = timedelta(seconds=1)

@@ -159,6 +159,77 @@ def test_an_edit_that_mends_a_schedule_which_broke_is_planned() -> None:
     assert (job.left_behind, told(job), job.plan[0].scheduled_time) == ([], [], at(60))
 
 
+SECOND = 1 / 60
+
+
+def once(minute: float, **fields: Any) -> dict[str, Any]:
+    return {"schedule": {"at": at(minute).isoformat()}, **fields}
+
+
+@pytest.mark.parametrize(
+    ("job", "moved_to", "edited_at", "runs"),
+    [
+        pytest.param(state(()), 5, 5.5, True, id="another schedule"),
+        pytest.param(state((), cursor=5.2), 5, 5.5, True, id="before the last edit"),
+        pytest.param(state((), cursor=5, served=[at(5)]), 5, 5.5, False, id="ran already"),
+        pytest.param(state((), definition=definition(**once(5))), 5, 5.5, False, id="the same instant"),
+        pytest.param(state(()), 5, 6 + SECOND, False, id="further back"),
+    ],
+)
+def test_a_job_becomes_a_one_off_of_the_last_minute(
+    job: JobState, moved_to: float, edited_at: float, runs: bool
+) -> None:
+    """As one that is created so: it runs at once. It is no schedule of the past, it was asked for now."""
+    wanted = definition(**once(moved_to, description="changed", ends_at=at(90).isoformat()))
+    job_changes.edit(job, wanted, at(edited_at), calling=False, reaches_back=True)
+    adopted(job, edited_at)
+    assert [one.scheduled_time for one in job.plan] == ([at(moved_to)] if runs else [])
+    assert ("missed", "edited", 1) not in told(job) or not runs
+
+
+@pytest.mark.parametrize(
+    ("minute", "row"),
+    [
+        pytest.param(5, ("missed", "edited", 1), id="later"),
+        pytest.param(4.6, ("skipped", "overlap", 1), id="earlier"),
+    ],
+)
+def test_what_a_run_under_way_leaves_no_room_for_is_recorded(
+    minute: float, row: tuple[str, str, int]
+) -> None:
+    """The end of a later run of the schedule goes past it; under an earlier one it is an overlap as any."""
+    job = state((minute,))
+    begun(job)
+    job_changes.edit(job, definition(**once(4.8)), at(5.1), calling=True, reaches_back=True)
+    comes_back(job, report("succeeded", fired=minute, ended=5.2, stored=True))
+    adopted(job, 5.3)
+    assert row in told(job)
+    assert (job.plan, job.plan_exhausted) == ([], True)
+
+
+@pytest.mark.parametrize("moved_to", [0.4, 0.8], ids=["has-passed", "is-to-come"])
+def test_a_held_run_that_an_edit_could_not_stop_does_not_go_past_the_new_one(moved_to: float) -> None:
+    """Its worker is dead, and may have sent it: it is under way for as long as its lease."""
+    job = state()
+    run, inp = begun(job)
+    job_changes.edit(job, definition(**once(moved_to)), at(0.5), calling=True, reaches_back=True)
+    left = details("fired", deliveries=1)
+    job_state.lease_lost(job, run, inp, left=left, stopped=None, now=at(1.5))
+    comes_back(job, report("succeeded", fired=1, ended=1.6, stored=True))
+    adopted(job, 1.6)
+    assert [one.scheduled_time for one in job.plan] == [at(moved_to)]
+    job_state.served(job, begun(job)[0])
+    assert (job.plan, job.cursor, job.scheduled_runs) == ([], at(moved_to), 2)
+
+
+def test_an_edit_of_before_reaches_back_to_nothing() -> None:
+    """Histories of 0.4.0 go on as they were."""
+    job = state(())
+    job_changes.edit(job, definition(**once(5)), at(5.5), calling=False)
+    adopted(job, 5.5)
+    assert (job.plan, job.plan_exhausted) == ([], True)
+
+
 def adopted(job: JobState, minute: float) -> None:
     job_state.adopt(job, planning.plan(job_state.plan_input(job, at(minute))), at(minute))
 
