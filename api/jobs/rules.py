@@ -6,7 +6,7 @@ Nothing is decided here; the rules are in ``workflows.domain`` and with the targ
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 
 from activities.targets.url import check_url
@@ -21,6 +21,7 @@ from workflows.domain.recurrence import Recurrence, compile_schedule
 from workflows.domain.resolve import resolve
 
 NEXT_RUNS = 5
+_TICK = timedelta(microseconds=1)
 
 
 def settle(
@@ -133,7 +134,8 @@ def next_runs(
         recurrence = recurrence_of(definition, tenant=tenant, job=job)
     except RuleError:
         return []  # stored under older rules; the job itself says so when it plans
-    after = max(moment for moment in (now, cursor, pause.until if pause else None) if moment is not None)
+    paused_up_to = pause.until - _TICK if pause is not None and pause.until is not None else None
+    after = max(moment for moment in (now, cursor, paused_up_to) if moment is not None)
     return [
         NextRun(
             scheduled_time=instant,

@@ -49,6 +49,7 @@ from workflows.domain.waiting import waiting_rows
 
 STOP_WAIT = timedelta(seconds=2)
 """How long a stop waits for the worker's word before it answers ``stopping``."""
+_TICK = timedelta(microseconds=1)
 
 
 def remember_request(state: JobState, manual: ManualRun) -> None:
@@ -254,9 +255,16 @@ def _leave_behind(state: JobState, at: datetime, alive: set[datetime]) -> None:
 
 
 def end_pause(state: JobState, at: datetime) -> None:
-    """Paused time is not missed: what fell due in it is counted by the next plan, and not run."""
+    """Paused time is not missed: what fell due in it is counted by the next plan, and not run.
+
+    A pause that has an end is over then, though a resume may come before the job has seen it; what is due
+    at that very instant runs.
+    """
+    until = state.pause.until if state.pause is not None else None
+    if until is not None and until <= at:
+        at = until
     state.pause = None
-    state.passed_until, state.passed_reason = at, "paused"
+    state.passed_until, state.passed_reason = at - _TICK if at == until else at, "paused"
     state.plan, state.blocked_since, state.blocked_until = [], None, None
     state.plan_exhausted = state.plan_exhausted and state.completed_at is not None
     incidents.resumed(state, at)

@@ -248,6 +248,25 @@ def test_the_end_of_a_pause_counts_what_passed_and_runs_none_of_it() -> None:
     assert job.stats.skipped == 10
 
 
+@pytest.mark.parametrize(
+    ("ended_at", "skipped", "first"),
+    [
+        pytest.param(5, 4, 5, id="by itself"),
+        pytest.param(5.5, 4, 5, id="by itself, and resumed before the job has seen it"),
+        pytest.param(3.5, 3, 4, id="by a resume before its end"),
+    ],
+)
+def test_a_pause_is_over_at_its_end_and_what_is_due_then_runs(
+    ended_at: float, skipped: int, first: float
+) -> None:
+    """No worker may have been there at that instant: what falls due behind it is late, and not paused."""
+    job = state(pause=Pause(since=at(0.5), until=at(5)), definition=definition(catch_up={"policy": "all"}))
+    job_changes.end_pause(job, at(ended_at))
+    adopted(job, 6)
+    assert told(job) == [("skipped", "paused", skipped)]
+    assert job.plan[0].scheduled_time == at(first)
+
+
 def test_a_failure_during_a_pause_is_not_tried_again() -> None:
     job = state()
     begun(job)
