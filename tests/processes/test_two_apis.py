@@ -132,7 +132,7 @@ async def test_index_and_temporal_agree_after_a_crowd_over_dying_apis(
     try:
         await asyncio.gather(kill_in_turn(), *(crowd.member(seed, end) for seed in range(CLIENTS)))
         assert {status for _, status in crowd.statuses} <= EXPECTED, crowd.statuses
-        assert crowd.statuses["edit", 200] > 50, crowd.statuses
+        assert crowd.statuses["edit", 200] >= 10, crowd.statuses
         assert max(Counter(crowd.revisions).values()) == 1, "a revision was given twice"
         await _agreement(installation, crowd)
     finally:

@@ -225,8 +225,9 @@ async def test_what_ran_beside_the_job_is_not_run_again_before_it_is_written(
 
     begin = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3)
     sink.answers["/beside"] = slow
+    job_id = fresh("beside")
     job = await fleet.create(
-        fresh("beside"),
+        job_id,
         {
             "schedule": {"every": 1, "anchor": begin.isoformat()},
             "starts_at": begin.isoformat(),
@@ -242,7 +243,9 @@ async def test_what_ran_beside_the_job_is_not_run_again_before_it_is_written(
     await backfill(job, begin, begin + timedelta(seconds=4))
     found = await seen(job, done)
     assert counts(first(found)) == (1, 0, 1, 0)
-    assert [one.execution_id for one in sink.at("/beside")[4:]] == [f"{sink.at('/beside')[0].key}:2"]
+    assert [one.execution_id for one in sink.at("/beside")[4:]] == [
+        f"{names.scheduled_key(TENANT, job_id, begin)}:2"
+    ]
 
 
 async def test_what_waits_in_line_is_not_started_a_second_time(fleet: Fleet, sink: Sink) -> None:

@@ -100,7 +100,7 @@ async def test_an_occurrence_with_a_sleep_costs_twelve_events_and_two_workflow_t
     short_hold = temporal_settings.model_copy(update={"look_ahead": timedelta(seconds=3)})
     cost = await run_jobs(temporal_client, short_hold, sink, "/slept", 5, schedule={"every": 5})
     assert cost.attempts >= OVER
-    assert cost.kinds["TIMER_FIRED"] >= cost.attempts
+    assert cost.kinds["TIMER_FIRED"] >= 0.8 * cost.attempts, "those that were late are not slept for"
     assert cost.events_each <= 12, cost
     assert cost.tasks_each <= 2, cost
 

@@ -125,10 +125,7 @@ async def test_a_letter_expires(fleet: Fleet, sink: Sink, monkeypatch: pytest.Mo
 async def test_a_pause_that_ends_a_waiting_retry_leaves_a_letter(fleet: Fleet, sink: Sink) -> None:
     retry = {"max_attempts": 3, "initial_interval": 60, "jitter": 0}
     job, key = await poison(fleet, sink, "paused", 500, retry=retry)
-    async with asyncio.timeout(10):
-        while not fleet.recorder.executions(job.id.rpartition("/")[2]).get(key):
-            await asyncio.sleep(0.05)
-    await asyncio.sleep(0.2)
+    await seen(job, lambda found: found.current is not None and found.current.outcome == "retrying")
     await pause(job)
     state = await letter(fleet, key)
     assert state.letter.execution.reason == "paused"

@@ -16,7 +16,7 @@ UPDATES = True
 
 
 async def test_a_held_run_is_sent_under_the_new_definition_only(fleet: Fleet, sink: Sink) -> None:
-    due = from_now(2)
+    due = from_now(4)
     job = await fleet.create(
         fresh("held"), {"schedule": {"at": at(due)}, "target": {"url": sink.url("/held-old")}}
     )

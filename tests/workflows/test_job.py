@@ -54,5 +54,5 @@ async def test_a_target_that_fails_twice_gets_three_attempts_of_one_key(fleet: F
     assert len({arrival.key for arrival in arrivals}) == 1
     assert [arrival.execution_id.rsplit(":", 1)[1] for arrival in arrivals] == ["1", "2", "3"]
     first, second = (b.at - a.at for a, b in pairwise(arrivals))
-    assert 1.0 <= first < 2.0
-    assert 2.0 <= second < 3.0
+    assert first >= 1.0
+    assert second >= 2.0

@@ -18,7 +18,7 @@ from activities.attempt import Attempts
 from infra.settings import Settings
 from tests.fleet import Fleet, MemoryRecorder, actor, fresh, view
 from tests.sink import Arrival, Sink
-from tests.workflows.asking import answers, edit, pause, stored
+from tests.workflows.asking import answers, at, edit, from_now, pause, stored
 from workflows.contracts import names
 from workflows.contracts.attempt import AttemptInput, AttemptReport
 from workflows.contracts.job import CancelRequest, JobChanged, PauseRequest, ResumeRequest
@@ -138,7 +138,11 @@ async def test_a_stop_between_two_holders_takes_back_nothing_that_may_have_been_
 
     monkeypatch.setattr(Attempts, "attempt", standing_still)
     fleet = await Fleet(temporal_client, temporal_settings).start()
-    once = {"schedule": {"in": 0}, "target": {"url": sink.url("/between")}, "heartbeat_timeout": 3}
+    once = {
+        "schedule": {"at": at(from_now(0))},
+        "target": {"url": sink.url("/between")},
+        "heartbeat_timeout": 3,
+    }
     try:
         job = await fleet.create(fresh("between"), once)
         await stood_still.wait()
@@ -182,7 +186,7 @@ async def test_a_stop_that_meets_a_dead_holder_takes_back_nothing_that_may_have_
     monkeypatch.setattr(Attempts, "attempt", dead)
     fleet = await Fleet(temporal_client, temporal_settings).start()
     path = f"/dead-{how}"
-    once = {"schedule": {"in": 0}, "target": {"url": sink.url(path)}, "heartbeat_timeout": 3}
+    once = {"schedule": {"at": at(from_now(0))}, "target": {"url": sink.url(path)}, "heartbeat_timeout": 3}
     try:
         job = await fleet.create(fresh("dead"), once)
         await died.wait()
