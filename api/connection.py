@@ -11,7 +11,7 @@ from temporalio.service import RPCError
 from infra.settings import Settings
 from infra.temporal.client import connect
 from infra.temporal.errors import SetupError
-from infra.temporal.home import LOOK_EVERY, Home
+from infra.temporal.home import LOOK_EVERY, Home, home_of
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +54,9 @@ class Connection:
         try:
             async with asyncio.timeout(CONNECT_WITHIN_S):
                 client = await connect(self._settings)
-                self._home = Home(client, self._settings.temporal_namespace_id)
-                await self._look(self._home)
+                self._home = home_of(client, self._settings)
+                if self._home is not None:
+                    await self._look(self._home)
         except TimeoutError:
             raise SetupError(
                 f"no Temporal server answers at {self._settings.temporal_address} in time",

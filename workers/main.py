@@ -45,7 +45,7 @@ from infra.telemetry import Telemetry
 from infra.temporal.client import connect_when_ready, make_runtime
 from infra.temporal.clock import clock_offset
 from infra.temporal.errors import SetupError
-from infra.temporal.home import Home
+from infra.temporal.home import Home, home_of
 from workers.clock_watch import ClockWatch
 from workers.queues import make_workers
 from workflows.contracts.planning import TenantHints
@@ -65,7 +65,7 @@ class Shared:
 
     settings: Settings
     client: Client
-    home: Home
+    home: Home | None
     database: Database
     recorder: RecordWriter
     sender: HttpSender
@@ -114,7 +114,7 @@ async def _shared(settings: Settings, client: Client) -> AsyncIterator[Shared]:
         for work in (_migrate(database), _watch(recorder, telemetry), clock_watch.run()):
             stack.callback(asyncio.create_task(work).cancel)
         identity = f"{os.getpid()}@{socket.gethostname()}"
-        home = Home(client, settings.temporal_namespace_id)
+        home = home_of(client, settings)
         yield Shared(settings, client, home, database, recorder, sender, clock, offset, telemetry, identity)
 
 
@@ -177,15 +177,20 @@ def _incidents(shared: Shared) -> Incidents:
 
 
 async def _serve(
-    workers: tuple[Worker, Worker], attempts: Attempts, home: Home, grace: timedelta, stop: asyncio.Event
+    workers: tuple[Worker, Worker],
+    attempts: Attempts,
+    home: Home | None,
+    grace: timedelta,
+    stop: asyncio.Event,
 ) -> int:
     """Until ``stop`` is set: 0 then, 1 if a worker ended before or the server is another's."""
     serving = [asyncio.create_task(worker.run()) for worker in workers]
-    stopping, watching = asyncio.create_task(stop.wait()), asyncio.create_task(home.watch())
+    stopping = asyncio.create_task(stop.wait())
+    watching = [asyncio.create_task(home.watch())] if home is not None else []
     try:
-        done, _ = await asyncio.wait({stopping, watching, *serving}, return_when=asyncio.FIRST_COMPLETED)
-        if watching in done:
-            log.error("%s", watching.exception())
+        done, _ = await asyncio.wait({stopping, *watching, *serving}, return_when=asyncio.FIRST_COMPLETED)
+        if foreign := done.intersection(watching):
+            log.error("%s", foreign.pop().exception())
             return 1
         if stopping not in done:
             log.error("a worker ended by itself: %s", next(task.exception() for task in done))
@@ -198,7 +203,8 @@ async def _serve(
         return 0
     finally:
         stopping.cancel()
-        watching.cancel()
+        for watch in watching:
+            watch.cancel()
 
 
 def _allow_many_connections() -> None:

@@ -38,7 +38,7 @@ from infra.temporal.clock import clock_offset
 from infra.temporal.dynamic_config import DYNAMIC_CONFIG, DynamicValue
 from infra.temporal.embedded import running_values
 from infra.temporal.errors import SetupError
-from infra.temporal.home import Home
+from infra.temporal.home import home_of
 from infra.temporal.namespace import missing_search_attributes, retention
 from workflows.contracts.names import DUE_QUEUE, MAIN_QUEUE, SEARCH_ATTRIBUTES
 from workflows.domain.zones import tzdata_version
@@ -104,7 +104,8 @@ async def _temporal(settings: Settings) -> AsyncIterator[Finding]:
         described = await client.workflow_service.describe_namespace(
             DescribeNamespaceRequest(namespace=client.namespace)
         )
-        Home(client, settings.temporal_namespace_id).compare(described.namespace_info.id)
+        if (home := home_of(client, settings)) is not None:
+            home.compare(described.namespace_info.id)
         where = f"{system.server_version} at {settings.temporal_address}, namespace {client.namespace}"
         yield Finding("Temporal server", "ok", where)
     except (SetupError, RPCError) as error:

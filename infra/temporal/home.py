@@ -14,6 +14,7 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from infra.settings import Settings
 from infra.temporal.errors import SetupError
 
 LOOK_EVERY = timedelta(seconds=1)
@@ -22,9 +23,9 @@ _ANSWER_WITHIN = timedelta(seconds=5)
 
 
 class Home:
-    """The namespace that a process belongs to. ``namespace_id`` None: the one that is found first."""
+    """The namespace that a process belongs to. It is looked at each second, by a call to the server."""
 
-    def __init__(self, client: Client, namespace_id: str | None) -> None:
+    def __init__(self, client: Client, namespace_id: str) -> None:
         self._client = client
         self._namespace_id = namespace_id
         self._sure = asyncio.Event()
@@ -35,8 +36,6 @@ class Home:
 
     def compare(self, found: str) -> None:
         """With the id that the server has told. Raises SetupError as :meth:`look` does."""
-        if self._namespace_id is None:
-            self._namespace_id = found
         if found != self._namespace_id:
             self._sure.clear()
             address = self._client.service_client.config.target_host
@@ -62,6 +61,13 @@ class Home:
                 if error.status is RPCStatusCode.UNAVAILABLE:  # a slow one is the same one still
                     self._sure.clear()
             await asyncio.sleep(LOOK_EVERY.total_seconds())
+
+
+def home_of(client: Client, settings: Settings) -> Home | None:
+    """None where no id is known: a cluster that many share is not asked each second by each of its workers,
+    and no other comes to its address."""
+    known = settings.temporal_namespace_id
+    return None if known is None else Home(client, known)
 
 
 async def namespace_id(client: Client) -> str:
