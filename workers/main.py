@@ -54,6 +54,8 @@ from workflows.domain.zones import tzdata_version
 CONNECT_WITHIN = timedelta(minutes=5)
 MIGRATE_AGAIN = 5.0
 WATCH_EVERY = 5.0
+OTHER_FILES = 48
+"""Open files beside the connections to targets: twenty, and twice as many while the database is busy."""
 RECORDS_AT_END = timedelta(seconds=3)
 
 log = logging.getLogger(__name__)
@@ -85,7 +87,7 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
         if stop.is_set():
             return 0
         raise
-    _allow_many_connections()
+    settings = _with_affordable_runs(settings, _allow_many_connections())
     async with _shared(settings, client) as shared:
         await _measure(shared.offset, client, shared.identity)
         attempts = _attempts(shared)
@@ -207,10 +209,28 @@ async def _serve(
             watch.cancel()
 
 
-def _allow_many_connections() -> None:
-    """A burst to many hosts keeps more connections for a second than the usual soft limit of 1024."""
+def _allow_many_connections() -> int:
+    """How many files may be open. A burst to many hosts keeps more connections for a second than the usual
+    soft limit of 1024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
+def _with_affordable_runs(settings: Settings, files: int) -> Settings:
+    """No more runs at once than there can be connections: one that cannot be opened fails the attempt."""
+    affordable = max(1, files - OTHER_FILES)
+    if files == resource.RLIM_INFINITY or settings.max_concurrent_runs <= affordable:
+        return settings
+    log.warning(
+        "this process may have no more than %d of %d files open for its targets: it fires %d runs at once "
+        "instead of %d; raise its limit (ulimit -n), or lower CARILLON_MAX_CONCURRENT_RUNS",
+        affordable,
+        files,
+        affordable,
+        settings.max_concurrent_runs,
+    )
+    return settings.model_copy(update={"max_concurrent_runs": affordable})
 
 
 async def _watch(recorder: RecordWriter, telemetry: Telemetry) -> None:
