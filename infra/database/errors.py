@@ -69,7 +69,10 @@ class JobExists(ReservationRefused):
     code = "job_exists"
 
     def __init__(self, job: str, ref: str) -> None:
-        super().__init__(f"A job {job!r} exists; choose another id, or change that job with PUT or PATCH.")
+        super().__init__(
+            f"A job {job!r} exists; choose another id, or change that job with PUT or PATCH. If it takes no "
+            "change, because its workflow was terminated, delete it first."
+        )
         self.job = job
         self.ref = ref
 

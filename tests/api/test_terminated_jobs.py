@@ -28,6 +28,10 @@ async def test_it_is_stale_and_once_deleted_its_id_is_free(
     await live_temporal.get_workflow_handle(job_workflow_id("acme", job)).terminate("an operator")
     await eventually(api, f"/v1/jobs/{job}", lambda found: found["stale"])
     assert (await api.post(f"/v1/jobs/{job}/trigger", json={})).status_code == 404
+    body = {"schedule": {"cron": "0 9 1 1 *"}, "target": sink.target(f"/{job}")}
+    for refused in (await api.put(f"/v1/jobs/{job}", json=body), await _create(api, sink, job)):
+        assert refused.status_code in (409, 503)
+        assert "delete it first" in refused.json()["detail"]
     assert (await api.delete(f"/v1/jobs/{job}", headers={"If-Match": '"7"'})).status_code == 412
     deleted = await api.delete(f"/v1/jobs/{job}")
     assert (deleted.status_code, deleted.json()) == (200, {"id": job, "in_flight": []})
