@@ -10,7 +10,7 @@ from aiohttp import web
 from temporalio.client import Client
 
 from infra.settings import Settings
-from tests.fleet import Fleet, fresh, view
+from tests.fleet import TENANT, Fleet, fresh, view
 from tests.sink import Arrival, Sink
 from tests.workflows.asking import (
     Gate,
@@ -26,6 +26,7 @@ from tests.workflows.asking import (
     told,
     trigger,
 )
+from workflows.contracts import names
 from workflows.contracts.records import ExecutionRow, Pause, Record
 
 UPDATES = True
@@ -188,6 +189,20 @@ async def beside_twice(fleet: Fleet, path: str, interval: float) -> Job:
     )
 
 
+async def until_told(fleet: Fleet, job: Job, times: int) -> None:
+    """Until the runs beside the loop have heard so often how their job stands: no change waits for that."""
+    ref = job.id.rpartition("/")[2]
+    runs = [
+        fleet.client.get_workflow_handle(names.run_workflow_id(TENANT, ref, names.suffix_of(row.key)))
+        for row in (await view(job)).beside
+    ]
+    assert runs
+    async with asyncio.timeout(20):
+        for run in runs:
+            while (await run.fetch_history()).to_json().count(f'"{names.SIGNAL_STANDING}"') < times:
+                await asyncio.sleep(0.05)
+
+
 def are_retrying(rows: list[ExecutionRow]) -> bool:
     return [row.outcome for row in rows] == ["retrying", "retrying"]
 
@@ -227,6 +242,7 @@ async def test_a_retry_beside_the_loop_follows_when_the_pause_was_over_before_it
     await sink.wait_for(path, 2)
     assert len((await pause(job)).in_flight) == 2
     await resume(job)
+    await until_told(fleet, job, 2)
     gate.set()
     await seen(job, lambda found: found.stats.succeeded == 2)
     assert len(sink.at(path)) == 4
