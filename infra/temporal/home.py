@@ -12,23 +12,26 @@ from datetime import timedelta
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from infra.settings import Settings
 from infra.temporal.errors import SetupError
 
 LOOK_EVERY = timedelta(seconds=1)
-"""Less than a server needs from its start to its first answer, so that none takes another's place unseen."""
 _ANSWER_WITHIN = timedelta(seconds=5)
 
 
 class Home:
-    """The namespace that a process belongs to. It is looked at each second, by a call to the server."""
+    """The namespace that a process belongs to."""
 
     def __init__(self, client: Client, namespace_id: str) -> None:
         self._client = client
         self._namespace_id = namespace_id
-        self._sure = asyncio.Event()
+
+    def gave(self, task_token: bytes) -> bool:
+        """Whether the task is certainly of our namespace, whose id the server writes into its tokens. False
+        says nothing: the token of a local activity is made by the worker, and names none."""
+        return self._namespace_id.encode() in task_token
 
     async def look(self) -> None:
         """Raises SetupError (``foreign_server``) in another's namespace, RPCError where nobody answers."""
@@ -37,7 +40,6 @@ class Home:
     def compare(self, found: str) -> None:
         """With the id that the server has told. Raises SetupError as :meth:`look` does."""
         if found != self._namespace_id:
-            self._sure.clear()
             address = self._client.service_client.config.target_host
             raise SetupError(
                 f"the Temporal server at {address} is not that of this installation, but another's "
@@ -45,22 +47,20 @@ class Home:
                 "port of its own, and this process again",
                 code="foreign_server",
             )
-        self._sure.set()
-
-    async def certain(self) -> None:
-        """Returns as soon as the server is known to be ours: not while none answers, for the next may be
-        another's."""
-        await self._sure.wait()
 
     async def watch(self) -> None:
-        """Looks for good. Raises SetupError, as :meth:`look` does."""
+        """Looks each second for good. Raises SetupError, as :meth:`look` does."""
+        while True:
+            await self.confirm()
+            await asyncio.sleep(LOOK_EVERY.total_seconds())
+
+    async def confirm(self) -> None:
+        """Returns as soon as a server has answered and is ours. Raises SetupError, as :meth:`look` does."""
         while True:
             try:
-                await self.look()
-            except RPCError as error:
-                if error.status is RPCStatusCode.UNAVAILABLE:  # a slow one is the same one still
-                    self._sure.clear()
-            await asyncio.sleep(LOOK_EVERY.total_seconds())
+                return await self.look()
+            except RPCError:  # nobody answers, and the next who does may be another's
+                await asyncio.sleep(LOOK_EVERY.total_seconds())
 
 
 def home_of(client: Client, settings: Settings) -> Home | None:
