@@ -36,11 +36,12 @@ class Limit:
             (most for since, until, most in self.places if since <= end and until >= begin), default=math.inf
         )
 
-    def counts(self, first: Visit) -> bool:
-        """Whether a run, of which this is the first that came, needed a place."""
+    def counts(self, visit: Visit, first: Visit) -> bool:
+        """Whether a visit of the run that came first with ``first`` needed a place. Retries follow the newest
+        definition: those behind a job's leaving need none."""
         asked = first.due if first.due > -math.inf else first.start - SETTLED
-        return first.key.endswith(self.suffix) and any(
-            since < asked and first.start < until for since, until in self.members.get(first.job, ())
+        return visit.key.endswith(self.suffix) and any(
+            since < asked and visit.start < until for since, until in self.members.get(visit.job, ())
         )
 
 
@@ -71,7 +72,7 @@ def crowded(limit: Limit, accounts: Iterable[Account], frozen: Sequence[tuple[fl
         is_first = visit.key not in firsts
         firsts.setdefault(visit.key, visit)
         newest[visit.execution_id] = max(newest.get(visit.execution_id, 0), visit.delivery)
-        if not limit.counts(firsts[visit.key]):
+        if not limit.counts(visit, firsts[visit.key]):
             continue
         running = still_running(running, visit.start)
         beside = {

@@ -62,6 +62,17 @@ def test_a_group_is_that_of_its_members(count: int, since: float) -> None:
     assert len(crowds([account([2], [visit(2)], [row(2)]), other], limit)) == count
 
 
+@pytest.mark.parametrize(
+    ("count", "until"),
+    [pytest.param(1, math.inf, id="a-member"), pytest.param(0, 3.5, id="one-that-has-left")],
+)
+def test_a_retry_needs_a_place_as_long_as_its_job_is_a_member(count: int, until: float) -> None:
+    retried = [visit(1, status=500), visit(1, attempt=2, start=4, lasts=9)]
+    other = Account("k", [], [Visit("k", "acme/k:2026-12-01T09:00:05Z", 1, 1, ZERO + 5, ZERO + 9)], [])
+    limit = Limit("group", [(0, math.inf, 1)], {"j": [(-math.inf, ZERO + until)], "k": EVER})
+    assert len(crowds([account([1], retried, [row(1)]), other], limit)) == count
+
+
 @pytest.mark.parametrize(("count", "at_once"), [(0, 2), (1, 1)])
 def test_a_backfill_has_its_own_limit(count: int, at_once: int) -> None:
     anew = [f"{key(second)}+b1" for second in (1, 2)]
