@@ -29,6 +29,7 @@ class Kind(Enum):
     EXECUTION_ENDED = ("execution-ended", 409, "The execution has ended")
     STALE_CALLBACK = ("stale-callback", 409, "The token's right is over")
     NOT_RERUNNABLE = ("not-rerunnable", 409, "The execution cannot be run again")
+    JOB_LOST = ("job-lost", 409, "The job's workflow was ended from outside")
     GROUP_IN_USE = ("group-in-use", 409, "The group is in use")
     OCCURRENCE_SERVED = ("occurrence-served", 409, "The occurrence does not lie ahead any more")
     TOO_MANY_SKIPS = ("too-many-skips", 409, "The job has no room for another skip")

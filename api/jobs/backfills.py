@@ -16,6 +16,7 @@ from api.connection import Connection
 from api.jobs.reading import view_of
 from api.jobs.refs import Found
 from api.jobs.rules import recurrence_of
+from api.jobs.tombstones import refuse_lost
 from api.problem_table import LATER, no_such_backfill, not_parallel
 from api.problems import Kind, ProblemError, invalid
 from api.requests import BackfillBody
@@ -166,6 +167,7 @@ async def backfills_of(connection: Connection, found: Found) -> list[Backfill]:
     """As the job knows them, newest first; the database is not needed. Raises 503 without an answer."""
     view = await view_of(connection, found)
     if view is None:
+        await refuse_lost(connection, found)
         raise ProblemError(
             Kind.NO_ANSWER,
             "No worker answered in time; backfills go on as soon as one does.",

@@ -61,7 +61,7 @@ class Cancelling:
             except ProblemError as problem:
                 if problem.kind is Kind.EXECUTION_ENDED:
                     raise await self._ended(found, key, before, now) from None
-                if problem.kind is Kind.NOT_FOUND:  # the job is gone, a run beside it may not be
+                if problem.kind in (Kind.NOT_FOUND, Kind.JOB_LOST):  # a run beside it may be there still
                     return await self._stop_alone(found, key, before, now)
                 raise
         stored, attempts = await self._stored(found.tenant, key)

@@ -20,6 +20,7 @@ from api.connection import Connection
 from api.jobs.locks import JobLocks
 from api.jobs.reading import VIEW_WITHIN, present_view, row_of_view
 from api.jobs.refs import Found, Refs
+from api.jobs.tombstones import refuse_lost
 from api.problem_table import LATER, MAY_BE_APPLIED, problem_for
 from api.problems import Kind, ProblemError
 from infra.database.errors import DatabaseError
@@ -89,8 +90,12 @@ class Turn:
         return max(VIEW_WITHIN, timedelta(seconds=left))
 
     async def view(self) -> JobView:
-        """The job before it is changed; raises as ``present_view``."""
-        return await present_view(self.connection, self.found, within=self.look_within())
+        """The job before it is changed; raises as ``present_view``, and 409 where it is lost."""
+        try:
+            return await present_view(self.connection, self.found, within=self.look_within())
+        except ProblemError:
+            await refuse_lost(self.connection, self.found)
+            raise
 
     async def send(self, update: str, request: Contract, answer: type[Answer], *, update_id: str) -> Answer:
         """The workflow's answer; its rejections and every failure on the way go through the one table."""
@@ -103,6 +108,8 @@ class Turn:
             problem = problem_for(error)
             if problem is None:
                 raise
+            if problem.kind is Kind.NOT_FOUND:
+                await refuse_lost(self.connection, self.found)
             raise problem from None
         except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
             raise ProblemError(

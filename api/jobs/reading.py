@@ -80,8 +80,7 @@ async def present_view(connection: Connection, found: Found, *, within: timedelt
     if view is None:
         raise ProblemError(
             Kind.NO_ANSWER,
-            "No worker answered in time, so the change was not applied; start one, or try again. If its "
-            "workflow was terminated, no worker will: delete it first, then create it again.",
+            "No worker answered in time, so the change was not applied; start one, or try again.",
             headers={"Retry-After": "5"},
         )
     return view

@@ -8,6 +8,7 @@ row is all that can be deleted.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 from temporalio.client import WorkflowExecutionStatus
@@ -16,9 +17,10 @@ from temporalio.service import RPCError, RPCStatusCode
 from api.connection import Connection
 from api.jobs.reading import any_view_of, row_of_view
 from api.jobs.refs import Found
-from api.problems import ProblemError
+from api.problems import Kind, ProblemError
 from infra.database.errors import JobExists
 from infra.database.jobs import JobIndex
+from infra.temporal.errors import SetupError
 from workflows.contracts.names import job_workflow_id
 from workflows.contracts.records import JobRow
 
@@ -52,7 +54,7 @@ async def bury_lost(connection: Connection, index: JobIndex, found: Found, now: 
     Raises RPCError and DatabaseError when Temporal or the database is away.
     """
     stored = found.stored
-    if stored is None or stored.status in ("reserved", "deleted") or not await _is_lost(connection, found):
+    if stored is None or not await _is_lost(connection, found):
         return False
     await index.apply(
         found.tenant,
@@ -70,14 +72,27 @@ async def bury_lost(connection: Connection, index: JobIndex, found: Found, now: 
     return True
 
 
+async def refuse_lost(connection: Connection, found: Found) -> None:
+    """Raises 409 for a job whose workflow ended without being asked to. Nothing when Temporal is away."""
+    with suppress(RPCError, SetupError):
+        if await _is_lost(connection, found):
+            raise ProblemError(
+                Kind.JOB_LOST,
+                "The job's workflow was ended from outside (an operator terminated it), so the job runs no "
+                "more and takes no change: delete it, then create it again.",
+            )
+
+
 async def _is_lost(connection: Connection, found: Found) -> bool:
+    if found.stored is not None and found.stored.status in ("reserved", "deleted"):
+        return False
     handle = (await connection.client()).get_workflow_handle(job_workflow_id(found.tenant, found.ref))
     try:
         status = (await handle.describe(rpc_timeout=DESCRIBED_WITHIN)).status
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
-        return True
+        return found.stored is not None
     return status not in (*_ALIVE, WorkflowExecutionStatus.COMPLETED)
 
 

@@ -27,7 +27,7 @@ from api.problem_table import no_such_backfill
 from api.problems import Kind
 from api.requests import BackfillBody
 from api.routers.changed import call_key, in_flight_document
-from api.routers.documented import ALWAYS, BODY, CHANGE, TEXT, KeyHeader
+from api.routers.documented import ALWAYS, BODY, JOB_CHANGE, TEXT, KeyHeader
 from workflows.contracts.actor import Actor
 from workflows.contracts.backfill import BackfillAccepted, BackfillRequest, CancelBackfill
 from workflows.contracts.job import JobChanged
@@ -51,9 +51,7 @@ BackfillId = Annotated[str, Path(description="The `id` of a backfill.", max_leng
                 "Location": {"description": "Where its progress is; not of a dry run.", "schema": TEXT}
             },
         },
-        **problems(
-            *ALWAYS, *BODY, *CHANGE, Kind.NOT_FOUND, Kind.TOO_MANY_REQUESTS, Kind.IDEMPOTENCY_MISMATCH
-        ),
+        **problems(*ALWAYS, *BODY, *JOB_CHANGE, Kind.TOO_MANY_REQUESTS, Kind.IDEMPOTENCY_MISMATCH),
     },
     openapi_extra={"security": security("jobs:write"), **body(BackfillBody, examples.BACKFILL)},
 )
@@ -105,8 +103,8 @@ async def backfill_job(
     operation_id="listBackfills",
     summary="List a job's backfills",
     response_model=BackfillList,
-    responses=problems(*ALWAYS, Kind.INVALID, Kind.NOT_FOUND, Kind.NO_ANSWER, Kind.DATABASE_UNAVAILABLE,
-                       Kind.SCHEDULER_UNAVAILABLE),
+    responses=problems(*ALWAYS, Kind.INVALID, Kind.NOT_FOUND, Kind.JOB_LOST, Kind.NO_ANSWER,
+                       Kind.DATABASE_UNAVAILABLE, Kind.SCHEDULER_UNAVAILABLE),
     openapi_extra={"security": security("jobs:read")},
 )  # fmt: skip
 async def list_backfills(job_id: JobId, state: State, caller: Reader) -> JSONResponse:
@@ -121,8 +119,8 @@ async def list_backfills(job_id: JobId, state: State, caller: Reader) -> JSONRes
     operation_id="getBackfill",
     summary="Read the progress of a backfill",
     response_model=BackfillAnswer,
-    responses=problems(*ALWAYS, Kind.INVALID, Kind.NOT_FOUND, Kind.NO_ANSWER, Kind.DATABASE_UNAVAILABLE,
-                       Kind.SCHEDULER_UNAVAILABLE),
+    responses=problems(*ALWAYS, Kind.INVALID, Kind.NOT_FOUND, Kind.JOB_LOST, Kind.NO_ANSWER,
+                       Kind.DATABASE_UNAVAILABLE, Kind.SCHEDULER_UNAVAILABLE),
     openapi_extra={"security": security("jobs:read")},
 )  # fmt: skip
 async def get_backfill(job_id: JobId, backfill_id: BackfillId, state: State, caller: Reader) -> JSONResponse:
@@ -140,7 +138,7 @@ async def get_backfill(job_id: JobId, backfill_id: BackfillId, state: State, cal
     operation_id="cancelBackfill",
     summary="Cancel a backfill",
     response_model=CancelledBackfillAnswer,
-    responses=problems(*ALWAYS, *CHANGE, Kind.INVALID, Kind.NOT_FOUND),
+    responses=problems(*ALWAYS, *JOB_CHANGE, Kind.INVALID),
     openapi_extra={"security": security("jobs:write")},
 )
 async def cancel_backfill(

@@ -29,6 +29,8 @@ ALWAYS = (
 """What every call with a token may answer."""
 BODY = (Kind.TOO_LARGE, Kind.UNSUPPORTED_MEDIA_TYPE, Kind.MALFORMED, Kind.INVALID)
 CHANGE = (Kind.NO_ANSWER, Kind.BUSY, Kind.SCHEDULER_UNAVAILABLE, Kind.DATABASE_UNAVAILABLE)
+JOB_CHANGE = (*CHANGE, Kind.NOT_FOUND, Kind.JOB_LOST)
+"""Of one job that is there already."""
 CREATE_CALL = "POST /v1/jobs"
 """Part of a creation's fingerprint; one of a batch has the same."""
 TEXT = {"type": "string"}

@@ -14,7 +14,7 @@ from api.openapi import body, problems, security
 from api.problems import Kind, invalid
 from api.requests import PauseBody, ResumeBody, TriggerBody
 from api.routers.changed import call_key, changed_job
-from api.routers.documented import ALWAYS, BODY, CHANGE, ETAG, TEXT, KeyHeader
+from api.routers.documented import ALWAYS, BODY, ETAG, JOB_CHANGE, TEXT, KeyHeader
 from workflows.contracts.actor import Actor
 from workflows.contracts.attempt import OwnBody
 from workflows.contracts.job import PauseRequest, ResumeRequest, Triggered, TriggerRequest
@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["Jobs"])
     response_model=ChangedJobAnswer,
     responses={
         200: {"headers": ETAG},
-        **problems(*ALWAYS, *BODY, *CHANGE, Kind.NOT_FOUND, Kind.IDEMPOTENCY_MISMATCH),
+        **problems(*ALWAYS, *BODY, *JOB_CHANGE, Kind.IDEMPOTENCY_MISMATCH),
     },
     openapi_extra={"security": security("jobs:write"), **body(PauseBody, examples.PAUSE, required=False)},
 )
@@ -63,7 +63,7 @@ async def pause_job(
     response_model=ChangedJobAnswer,
     responses={
         200: {"headers": ETAG},
-        **problems(*ALWAYS, *BODY, *CHANGE, Kind.NOT_FOUND, Kind.IDEMPOTENCY_MISMATCH),
+        **problems(*ALWAYS, *BODY, *JOB_CHANGE, Kind.IDEMPOTENCY_MISMATCH),
     },
     openapi_extra={"security": security("jobs:write"), **body(ResumeBody, examples.RESUME, required=False)},
 )
@@ -95,7 +95,7 @@ async def resume_job(
             "headers": {"Location": {"description": "Where the execution is.", "schema": TEXT}},
         },
         **problems(
-            *ALWAYS, *BODY, *CHANGE, Kind.NOT_FOUND, Kind.RUN_ACTIVE, Kind.TOO_MANY_REQUESTS,
+            *ALWAYS, *BODY, *JOB_CHANGE, Kind.RUN_ACTIVE, Kind.TOO_MANY_REQUESTS,
             Kind.IDEMPOTENCY_MISMATCH,
         ),
     },

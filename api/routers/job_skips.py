@@ -18,7 +18,7 @@ from api.openapi import body, problems, security
 from api.problems import Kind, ProblemError
 from api.requests import SkipBody
 from api.routers.changed import answer_changed, call_key
-from api.routers.documented import ALWAYS, BODY, CHANGE, ETAG, KeyHeader
+from api.routers.documented import ALWAYS, BODY, ETAG, JOB_CHANGE, KeyHeader
 from api.state import AppState
 from workflows.contracts.actor import Actor
 from workflows.contracts.job import SkipRequest
@@ -29,7 +29,7 @@ router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["Jobs"])
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"headers": ETAG},
     **problems(
-        *ALWAYS, *BODY, *CHANGE, Kind.NOT_FOUND, Kind.RUN_ACTIVE, Kind.OCCURRENCE_SERVED,
+        *ALWAYS, *BODY, *JOB_CHANGE, Kind.RUN_ACTIVE, Kind.OCCURRENCE_SERVED,
         Kind.TOO_MANY_SKIPS, Kind.IDEMPOTENCY_MISMATCH,
     ),
 }  # fmt: skip

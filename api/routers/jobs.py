@@ -22,6 +22,7 @@ from api.jobs.refs import Found
 from api.jobs.tombstones import bury_lost
 from api.openapi import body, problems, security
 from api.preconditions import IfMatch, mismatch, parse_if_match, wants_absence
+from api.problem_table import LATER
 from api.problems import Kind, ProblemError, invalid
 from api.queries import DeleteQuery, JobQuery
 from api.requests import JobPatch, JobRequest
@@ -32,6 +33,7 @@ from api.routers.documented import (
     CREATE_CALL,
     CREATED,
     ETAG,
+    JOB_CHANGE,
     IfMatchHeader,
     KeyHeader,
     job_response,
@@ -137,8 +139,8 @@ async def get_job(job_id: JobId, state: State, caller: Reader) -> JSONResponse:
         200: {"description": "The job, its definition replaced.", "headers": ETAG},
         201: {"description": "The job, created.", "model": JobAnswer, "headers": CREATED},
         **problems(
-            *ALWAYS, *BODY, *CHANGE, Kind.NOT_BUILT, Kind.REVISION_MISMATCH, Kind.ID_IN_USE,
-            Kind.QUOTA_EXCEEDED, Kind.TOO_MANY_REQUESTS, Kind.NOT_FOUND,
+            *ALWAYS, *BODY, *JOB_CHANGE, Kind.NOT_BUILT, Kind.REVISION_MISMATCH, Kind.ID_IN_USE,
+            Kind.QUOTA_EXCEEDED, Kind.TOO_MANY_REQUESTS,
         ),
     },
     openapi_extra={"security": security("jobs:write"), **body(JobRequest, examples.REPLACE)},
@@ -216,7 +218,7 @@ async def _replaced(
     response_model=JobAnswer,
     responses={
         200: {"headers": ETAG},
-        **problems(*ALWAYS, *BODY, *CHANGE, Kind.NOT_BUILT, Kind.NOT_FOUND, Kind.REVISION_MISMATCH),
+        **problems(*ALWAYS, *BODY, *JOB_CHANGE, Kind.NOT_BUILT, Kind.REVISION_MISMATCH),
     },
     openapi_extra={
         "security": security("jobs:write"),
@@ -269,7 +271,7 @@ async def delete_job(
     try:
         changed = await state.changes.change(found, UPDATE_DELETE, request, update_id=operation, now=now)
     except ProblemError as problem:
-        if problem.kind is not Kind.NOT_FOUND or not await _delete_lost(state, caller, found, wanted, now):
+        if problem.kind is not Kind.JOB_LOST or not await _delete_lost(state, caller, found, wanted, now):
             raise
         return JSONResponse({"id": job_id, "in_flight": []})
     await state.audit.note(caller, "delete", job_id, changed.view.revision, None)
@@ -281,9 +283,14 @@ async def delete_job(
 async def _delete_lost(
     state: AppState, caller: Principal, found: Found, wanted: IfMatch | None, now: datetime
 ) -> bool:
-    """Whether it was the row of a job whose workflow was terminated, and is deleted now."""
+    """Whether it was the row of a job whose workflow was ended from outside, and is deleted now."""
     if found.stored is None:
-        return False
+        raise ProblemError(
+            Kind.DATABASE_UNAVAILABLE,
+            "The job's workflow was ended from outside, and the database, which holds all that is left to "
+            "delete, does not answer; try again.",
+            headers=LATER,
+        )
     if wanted is not None:
         wanted.check(found.stored.revision)
     if not await bury_lost(state.temporal, state.index, found, now):

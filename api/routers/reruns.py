@@ -15,7 +15,7 @@ from api.openapi import body, problems, security
 from api.problems import Kind, invalid
 from api.requests import RerunBody
 from api.routers.changed import call_key
-from api.routers.documented import ALWAYS, BODY, CHANGE, TEXT, KeyHeader
+from api.routers.documented import ALWAYS, BODY, JOB_CHANGE, TEXT, KeyHeader
 from workflows.contracts.actor import Actor
 from workflows.contracts.attempt import OwnBody
 
@@ -34,7 +34,7 @@ router = APIRouter(prefix="/v1", tags=["Executions"])
             "headers": {"Location": {"description": "Where the new execution is.", "schema": TEXT}},
         },
         **problems(
-            *ALWAYS, *BODY, *CHANGE, Kind.NOT_FOUND, Kind.GONE, Kind.RUN_ACTIVE, Kind.NOT_RERUNNABLE,
+            *ALWAYS, *BODY, *JOB_CHANGE, Kind.GONE, Kind.RUN_ACTIVE, Kind.NOT_RERUNNABLE,
             Kind.IDEMPOTENCY_MISMATCH,
         ),
     },
