@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,6 +13,9 @@ from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import create_async_engine
 
 T = TypeVar("T")
+
+_WORD_OF_CANCEL = timedelta(seconds=0.25)
+"""How long the server has to say that it has stopped a statement that was given up."""
 
 
 class PostgresBackend:
@@ -29,6 +33,15 @@ class PostgresBackend:
         self._reading = self._engine.execution_options(isolation_level="AUTOCOMMIT")
 
     async def run(self, work: Callable[[sa.Connection], T], *, write: bool) -> T:
+        """Whoever is cancelled is free again soon, though the server says nothing."""
+        call = asyncio.create_task(self._run(work, write=write))
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            await _give_up(call)
+            raise
+
+    async def _run(self, work: Callable[[sa.Connection], T], *, write: bool) -> T:
         if write:
             async with self._engine.begin() as connection:
                 return await connection.run_sync(work)
@@ -40,6 +53,19 @@ class PostgresBackend:
 
     async def close(self) -> None:
         await self._engine.dispose()
+
+
+async def _give_up(call: asyncio.Task[Any]) -> None:
+    """End a call whose answer nobody waits for any more.
+
+    The driver asks the server to stop the statement and would wait ten seconds for its word; cancelled
+    again it closes the connection at once.
+    """
+    try:
+        call.cancel()
+        await asyncio.wait([call], timeout=_WORD_OF_CANCEL.total_seconds())
+    finally:
+        call.cancel()
 
 
 def _connect_args(timeout: timedelta) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -117,6 +119,31 @@ async def test_a_peer_that_says_nothing_is_given_up() -> None:
     for writer in accepted:
         writer.transport.abort()
     await asyncio.sleep(0)  # the transport closes its socket in the next turn of the loop
+
+
+@pytest.mark.parametrize("write", [pytest.param(False, id="read"), pytest.param(True, id="write")])
+async def test_a_server_that_falls_silent_in_a_statement_is_given_up(postgres_url: str, write: bool) -> None:
+    """Not even its word that it has stopped is waited for, and the connection is given up with it."""
+    database = Database.open(postgres_url, timeout=timedelta(seconds=0.5), pool_size=1)
+    call = database.write if write else database.read
+    backends: list[int] = []
+
+    def freeze(connection: sa.Connection) -> object:
+        backends.append(connection.execute(sa.text("SELECT pg_backend_pid()")).scalar_one())
+        os.kill(backends[-1], signal.SIGSTOP)
+        return connection.scalar(sa.text("SELECT 1"))
+
+    try:
+        began = time.monotonic()
+        with pytest.raises(DatabaseUnavailable, match="in time"):
+            await call(freeze)
+        assert time.monotonic() - began < 3
+        for _ in range(4):  # more often than there are connections
+            await database.ping()
+    finally:
+        for backend in backends:
+            os.kill(backend, signal.SIGCONT)
+        await database.close()
 
 
 async def test_a_row_locked_by_another_is_not_waited_for_long(hasty: Database) -> None:
