@@ -12,6 +12,7 @@ from infra.settings import Settings
 from infra.temporal.client import connect
 from infra.temporal.errors import SetupError
 from infra.temporal.home import LOOK_EVERY, Home, home_of
+from infra.temporal.own_server import at_home
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class Connection:
                 code="temporal_unreachable",
             ) from None
         self._refuse_foreign()
-        return client
+        return at_home(client, self._home)
 
     def _refuse_foreign(self) -> None:
         if self._foreign is not None:

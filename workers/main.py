@@ -46,6 +46,7 @@ from infra.temporal.client import connect_when_ready, make_runtime
 from infra.temporal.clock import clock_offset
 from infra.temporal.errors import SetupError
 from infra.temporal.home import Home, home_of
+from infra.temporal.own_server import at_home
 from workers.clock_watch import ClockWatch
 from workers.queues import make_workers
 from workflows.contracts.planning import TenantHints
@@ -87,15 +88,17 @@ async def run(settings: Settings, *, stop: asyncio.Event) -> int:
         if stop.is_set():
             return 0
         raise
+    home = home_of(client, settings)
+    client = at_home(client, home)
     settings = _with_affordable_runs(settings, _allow_many_connections())
-    async with _shared(settings, client) as shared:
+    async with _shared(settings, client, home) as shared:
         await _measure(shared.offset, client, shared.identity)
         attempts = _attempts(shared)
         return await _serve(_workers(shared, attempts), attempts, shared.home, settings.worker_grace, stop)
 
 
 @asynccontextmanager
-async def _shared(settings: Settings, client: Client) -> AsyncIterator[Shared]:
+async def _shared(settings: Settings, client: Client, home: Home | None) -> AsyncIterator[Shared]:
     """Opened, with what goes on in the background beside the activities; closed at the end."""
     clock = SystemClock()
     async with AsyncExitStack() as stack:
@@ -116,7 +119,6 @@ async def _shared(settings: Settings, client: Client) -> AsyncIterator[Shared]:
         for work in (_migrate(database), _watch(recorder, telemetry), clock_watch.run()):
             stack.callback(asyncio.create_task(work).cancel)
         identity = f"{os.getpid()}@{socket.gethostname()}"
-        home = home_of(client, settings)
         yield Shared(settings, client, home, database, recorder, sender, clock, offset, telemetry, identity)
 
 

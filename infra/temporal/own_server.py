@@ -1,0 +1,97 @@
+"""Calls that reach the server of one's own installation, and none that has come to its address since."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from google.protobuf.message import Message
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode, ServiceClient
+
+from infra.temporal.errors import SetupError
+from infra.temporal.home import Home
+
+SURE_FOR_S = 0.2
+"""Less than a server takes from its start to its first answer, so that none takes another's place unseen."""
+AGAIN_FOR_S = 10.0
+_FIRST_PAUSE_S, _GROWTH, _LONGEST_PAUSE_S = 0.1, 1.5, 2.0
+_AGAIN = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.INTERNAL,
+        RPCStatusCode.UNKNOWN,
+        RPCStatusCode.ABORTED,
+        RPCStatusCode.DATA_LOSS,
+        RPCStatusCode.OUT_OF_RANGE,
+    }
+)
+"""What the SDK itself would try again."""
+
+
+def at_home(client: Client, home: Home | None) -> Client:
+    """The client, whose calls reach ``home`` alone: none is sent, at first or again, unless a look was
+    answered by it within ``SURE_FOR_S``. Raises RPCError (``UNAVAILABLE``) where another server answers.
+
+    Workers made of it poll through the client as it was: by its token each task says whose it is.
+    """
+    if home is None:
+        return client
+    config = client.config()
+    config["service_client"] = _OwnServer(client.service_client, home)
+    return Client(**config)
+
+
+class _OwnServer(ServiceClient):
+    """Tries again by itself: the SDK's own tries would go to whoever listens by then."""
+
+    def __init__(self, server: ServiceClient, home: Home) -> None:
+        super().__init__(server.config)
+        self._server = server
+        self._home = home
+        self._looking = asyncio.Lock()
+        self._sure_until = 0.0
+
+    @property
+    def worker_service_client(self) -> Any:
+        return self._server.worker_service_client
+
+    def update_rpc_metadata(self, metadata: Mapping[str, str | bytes]) -> None:
+        self._server.update_rpc_metadata(metadata)
+
+    def update_api_key(self, api_key: str | None) -> None:
+        self._server.update_api_key(api_key)
+
+    async def _rpc_call(
+        self, rpc: str, req: Message, resp_type: Any, *,
+        service: str, retry: bool, metadata: Mapping[str, str | bytes], timeout: timedelta | None,
+    ) -> Any:  # fmt: skip
+        until, pause = time.monotonic() + AGAIN_FOR_S, _FIRST_PAUSE_S
+        while True:
+            try:
+                await self._sure()
+                return await self._server._rpc_call(
+                    rpc, req, resp_type, service=service, retry=False, metadata=metadata, timeout=timeout
+                )
+            except SetupError as foreign:
+                raise RPCError(str(foreign), RPCStatusCode.UNAVAILABLE, b"") from None
+            except RPCError as error:
+                if error.status is RPCStatusCode.UNAVAILABLE:
+                    self._sure_until = 0.0
+                if not retry or error.status not in _AGAIN or time.monotonic() + pause > until:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(pause * _GROWTH, _LONGEST_PAUSE_S)
+
+    async def _sure(self) -> None:
+        if time.monotonic() < self._sure_until:
+            return
+        async with self._looking:  # one look for all that wait
+            asked = time.monotonic()
+            if asked >= self._sure_until:
+                await self._home.look()
+                self._sure_until = asked + SURE_FOR_S
