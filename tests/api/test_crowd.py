@@ -21,6 +21,8 @@ from workflows.contracts.names import QUERY_VIEW, job_workflow_id
 pytestmark = pytest.mark.usefixtures("worker")
 
 CLIENTS, JOBS, SECONDS = 12, 5, 4.0
+PATIENCE = 60.0
+"""Seconds that a slow machine has besides for what the test wants to have happened."""
 TENANT = "crowd"
 
 
@@ -34,13 +36,20 @@ class Crowd:
     async def member(self, seed: int, until: float) -> None:
         chance = random.Random(seed)
         async with client_of(self.app, TENANT) as api:
-            while time.monotonic() < until:
+            while self.goes_on(until):
                 job = f"job-{chance.randrange(JOBS)}"
                 name, method, path, body = self._deed(chance, job)
                 answer = await api.request(method, path, json=body)
                 self.statuses[name, answer.status_code] += 1
                 if name == "edit" and answer.status_code == 200:
                     self.edits.append((job, answer.json()["revision"]))
+
+    def goes_on(self, until: float) -> bool:
+        now = time.monotonic()
+        return now < until or (now < until + PATIENCE and not self.has_done_enough())
+
+    def has_done_enough(self) -> bool:
+        return self.statuses["edit", 200] > 10 and self.statuses["delete", 200] > 1
 
     def _deed(self, chance: random.Random, job: str) -> tuple[str, str, str, dict[str, Any] | None]:
         path = f"/v1/jobs/{job}"
@@ -70,8 +79,7 @@ async def test_parallel_clients_leave_index_and_workflows_in_agreement(
     }
     assert not unexpected
     assert crowd.statuses["edit", 412] == 0, "nobody asked for a revision"
-    assert crowd.statuses["edit", 200] > 10
-    assert crowd.statuses["delete", 200] > 1
+    assert crowd.has_done_enough(), crowd.statuses
     assert max(Counter(crowd.edits).values()) == 1, "a revision was given twice"
     await agreement(live.state.carillon, live_temporal)
     async with client_of(live, TENANT) as api:

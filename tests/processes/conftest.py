@@ -94,6 +94,18 @@ class Installation:
         return found
 
 
+async def until_ready(url: str, status: int = 200) -> None:
+    """As soon as the API there says that it is, or with ``status`` 503 that it is not."""
+    async with httpx.AsyncClient() as client, asyncio.timeout(60):
+        while True:
+            try:
+                if (await client.get(f"{url}/readyz")).status_code == status:
+                    return
+            except httpx.TransportError:
+                pass
+            await asyncio.sleep(0.1)
+
+
 @asynccontextmanager
 async def installed(data_dir: Path, *options: str) -> AsyncIterator[Installation]:
     installation = Installation(data_dir)

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from api.cli.ports import choose_ports
 from infra.installation import settings_for
-from tests.processes.conftest import LEASE, Installation
+from tests.processes.conftest import LEASE, Installation, until_ready
 from tests.processes.test_two_apis import SecondApi
 from tests.sink import Arrival, Sink
 
@@ -73,7 +73,7 @@ async def test_a_run_with_its_target_outlives_worker_and_api(installation: Insta
     for job in ("long", "silent"):
         sink.answers[f"/{job}"] = accept
     try:
-        await _until_ready(other)
+        await until_ready(other)
         for job in ("long", "silent"):
             await installation.create(
                 id=job, schedule={"in": 1}, completion="callback",
@@ -87,7 +87,7 @@ async def test_a_run_with_its_target_outlives_worker_and_api(installation: Insta
         assert target.longest < LEASE
         assert set(target.statuses) <= {"204", "broken"}
         assert len(sink.at("/long")) == 1
-        await _until_ready(own)  # it is started again
+        await until_ready(own)  # it is started again
         for job, delivery in (("long", 1), ("silent", 2)):
             [row] = await installation.until_executions(job, lambda rows: rows[0]["outcome"] == "succeeded")
             assert [(one["attempt"], one["delivery"]) for one in row["attempts"]] == [(1, delivery)]
@@ -130,14 +130,3 @@ async def _silence(sink: Sink, client: httpx.AsyncClient, base: str) -> list[str
         await newest.say(base, "complete"),
         await stale.say(base, "complete"),
     ]
-
-
-async def _until_ready(base: str) -> None:
-    async with asyncio.timeout(40), httpx.AsyncClient() as client:
-        while True:
-            try:
-                if (await client.get(f"{base}/readyz")).status_code == 200:
-                    return
-            except httpx.TransportError:
-                pass
-            await asyncio.sleep(0.1)

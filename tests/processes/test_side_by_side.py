@@ -7,11 +7,10 @@ import socket
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.api.cli.installations import CARILLON, bare_environment
-from tests.processes.conftest import installed
+from tests.processes.conftest import installed, until_ready
 from tests.sink import Sink
 
 
@@ -27,17 +26,6 @@ async def joined(data_dir: Path, log: Path, *command: str) -> asyncio.subprocess
             sys.executable, CARILLON, *command, "--data-dir", data_dir,
             env=bare_environment(), stdout=file, stderr=file,
         )  # fmt: skip
-
-
-async def until_ready(url: str, status: int) -> None:
-    async with httpx.AsyncClient() as client, asyncio.timeout(60):
-        while True:
-            try:
-                if (await client.get(f"{url}/readyz")).status_code == status:
-                    return
-            except httpx.TransportError:
-                pass
-            await asyncio.sleep(0.1)
 
 
 @pytest.mark.timeout(240)
