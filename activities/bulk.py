@@ -18,6 +18,7 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities import lost_jobs
 from infra.database.audit import AuditEntry, AuditLog
 from infra.database.dead_letters import DeadLetters
 from infra.database.job_list import JobFilter
@@ -204,7 +205,7 @@ class Bulk:
                 # else it met the job's continuing as new, and is asked again
             except RPCError as error:
                 if error.status is RPCStatusCode.NOT_FOUND:
-                    return self._deleted(order, job)
+                    return await self._gone(order, job)
                 if error.status not in _OF_THE_JOB:
                     raise
             except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError):
@@ -246,6 +247,22 @@ class Bulk:
             names.UPDATE_REDRIVE, request, id=f"redrive-{name}", result_type=LetterRedriven
         )
         return redriven.revision
+
+    async def _gone(self, order: BulkOrder, job: BulkJob) -> BulkOutcome:
+        """Its workflow has ended: the job was deleted, or is lost, and then its row can be deleted still.
+
+        Raises DatabaseError when the database is away.
+        """
+        if order.action == "redrive":
+            return self._deleted(order, job)
+        ended = await lost_jobs.was_ended(self._client, order.tenant, job.ref)
+        stored = None if ended is False else await self._index.by_ref(order.tenant, job.ref)
+        if stored is None or stored.status in ("reserved", "deleted"):
+            return self._deleted(order, job)
+        if order.action != "delete":
+            return self._outcome(job, kind=failures.JOB_LOST, message="its workflow was ended from outside")
+        await lost_jobs.bury(self._client, self._index, stored, self._now())
+        return self._outcome(job, revision=stored.revision)
 
     def _deleted(self, order: BulkOrder, job: BulkJob) -> BulkOutcome:
         """By an earlier try, or by somebody else: to a deletion it is all the same."""

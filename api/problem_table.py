@@ -51,8 +51,17 @@ def no_such_backfill() -> ProblemError:
     )
 
 
+def job_lost() -> ProblemError:
+    return ProblemError(
+        Kind.JOB_LOST,
+        "The job's workflow was ended from outside (an operator terminated it), so the job runs no more and "
+        "takes no change: delete it, then create it again.",
+    )
+
+
 _Rejection = Callable[[str], ProblemError]
 REJECTIONS: dict[str, _Rejection] = {
+    failures.JOB_LOST: lambda _: job_lost(),
     failures.REVISION_MISMATCH: lambda revision: mismatch(int(revision)),
     failures.JOB_DELETED: lambda _: ProblemError(Kind.NOT_FOUND, "The job has been deleted."),
     failures.RUN_ACTIVE: lambda key: ProblemError(

@@ -15,6 +15,7 @@ from api.jobs.changes import Changes
 from api.jobs.executions import alive_rows, as_present, no_such_execution
 from api.jobs.reading import any_view_of
 from api.jobs.refs import Found
+from api.jobs.tombstones import refuse_lost
 from api.letters import Letters
 from api.problem_table import LATER
 from api.problems import Kind, ProblemError
@@ -62,7 +63,7 @@ class Cancelling:
                 if problem.kind is Kind.EXECUTION_ENDED:
                     raise await self._ended(found, key, before, now) from None
                 if problem.kind in (Kind.NOT_FOUND, Kind.JOB_LOST):  # a run beside it may be there still
-                    return await self._stop_alone(found, key, before, now)
+                    return await self._stop_alone(await turn.stored(), key, before, now)
                 raise
         stored, attempts = await self._stored(found.tenant, key)
         row = _row_after(key, before, changed.view, stored, now)
@@ -108,6 +109,8 @@ class Cancelling:
                 headers=LATER,
             )
         if stored is not None:
+            if stored.row.outcome in ALIVE:  # nobody will write its end
+                await refuse_lost(self._connection, found)
             return _has_ended(stored.row)
         if view is not None and any(row.key == key for row in alive_rows(view, now)):
             return _ended_just_now()

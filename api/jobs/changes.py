@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -88,6 +88,18 @@ class Turn:
         long as for the change."""
         left = self.until - asyncio.get_running_loop().time() - CHANGE_TAKES_S
         return max(VIEW_WITHIN, timedelta(seconds=left))
+
+    async def stored(self) -> Found:
+        """The job with its row, where it was found without one and the database answers."""
+        if self.found.stored is not None:
+            return self.found
+        try:
+            async with asyncio.timeout(ROW_WITHIN_S):
+                row = await self.index.by_ref(self.found.tenant, self.found.ref)
+        except (DatabaseError, TimeoutError) as error:
+            log.info("job %s/%s is judged without its row: %s", self.found.tenant, self.found.ref, error)
+            return self.found
+        return replace(self.found, stored=row)
 
     async def view(self) -> JobView:
         """The job before it is changed; raises as ``present_view``, and 409 where it is lost."""

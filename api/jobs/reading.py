@@ -33,9 +33,14 @@ _TOO_SLOW = frozenset({RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}
 async def view_of(connection: Connection, found: Found, *, within: timedelta = VIEW_WITHIN) -> JobView | None:
     """The job as its workflow knows it; None if that did not answer in time, or was ended by an operator.
 
-    Raises 404 when the workflow says that the job is deleted, or is not there at all.
+    Raises 404 when the workflow says that the job is deleted, or is not there at all nor in the index.
     """
-    view = await _view(connection, found, within, reject=QueryRejectCondition.NOT_COMPLETED_CLEANLY)
+    try:
+        view = await _view(connection, found, within, reject=QueryRejectCondition.NOT_COMPLETED_CLEANLY)
+    except ProblemError:
+        if found.is_stored:  # an operator deleted it, or its history has gone since one terminated it
+            return None
+        raise
     if view is not None and view.status == "deleted":
         raise no_such_job(found.job)
     return view

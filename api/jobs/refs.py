@@ -41,6 +41,11 @@ class Found:
     ref: str
     stored: StoredJob | None = None
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether the index has it as a job that is there, be it lost to Temporal."""
+        return self.stored is not None and self.stored.status not in ("reserved", "deleted")
+
 
 class Refs:
     def __init__(self, index: JobIndex, remembered: int = REMEMBERED) -> None:

@@ -9,6 +9,7 @@ from api.jobs.changes import Changes, Turn
 from api.jobs.executions import alive_rows, no_such_execution
 from api.jobs.reading import any_view_of
 from api.jobs.refs import Found
+from api.jobs.tombstones import refuse_lost
 from api.letters import Letters
 from api.problem_table import LATER
 from api.problems import FieldError, Kind, ProblemError
@@ -76,6 +77,7 @@ class Rerunning:
             view = await any_view_of(self._connection, found, within=turn.look_within())
         except ProblemError as problem:
             if problem.kind is Kind.NOT_FOUND and known:
+                await refuse_lost(self._connection, await turn.stored())
                 raise _deleted(found.job) from None
             raise no_such_execution() if problem.kind is Kind.NOT_FOUND else problem from None
         if view is None:
@@ -91,6 +93,7 @@ class Rerunning:
     async def _check(self, found: Found, row: ExecutionRow) -> None:
         """Only what has run, and is at its end, is run again."""
         if row.outcome in ALIVE:
+            await refuse_lost(self._connection, found)
             raise ProblemError(
                 Kind.RUN_ACTIVE,
                 f"The execution is alive (`{row.outcome}`): wait until it has ended.",

@@ -9,23 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from temporalio.client import WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
+from activities import lost_jobs
 from api.connection import Connection
 from api.jobs.reading import any_view_of, row_of_view
 from api.jobs.refs import Found
-from api.problems import Kind, ProblemError
+from api.problem_table import job_lost
+from api.problems import ProblemError
 from infra.database.errors import JobExists
 from infra.database.jobs import JobIndex
 from infra.temporal.errors import SetupError
-from workflows.contracts.names import job_workflow_id
 from workflows.contracts.records import JobRow
-
-DESCRIBED_WITHIN = timedelta(seconds=2)
-_ALIVE = (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.CONTINUED_AS_NEW)
 
 
 async def bury(
@@ -53,22 +50,9 @@ async def bury_lost(connection: Connection, index: JobIndex, found: Found, now: 
 
     Raises RPCError and DatabaseError when Temporal or the database is away.
     """
-    stored = found.stored
-    if stored is None or not await _is_lost(connection, found):
+    if found.stored is None or not await _is_lost(connection, found):
         return False
-    await index.apply(
-        found.tenant,
-        JobRow(
-            job=stored.job,
-            generation=stored.generation,
-            revision=stored.revision,
-            change=1 + max(stored.change, await _last_change(connection, found)),
-            status="deleted",
-            definition=stored.definition,
-            created_at=stored.created_at,
-            updated_at=now,
-        ),
-    )
+    await lost_jobs.bury(await connection.client(), index, found.stored, now)
     return True
 
 
@@ -76,30 +60,11 @@ async def refuse_lost(connection: Connection, found: Found) -> None:
     """Raises 409 for a job whose workflow ended without being asked to. Nothing when Temporal is away."""
     with suppress(RPCError, SetupError):
         if await _is_lost(connection, found):
-            raise ProblemError(
-                Kind.JOB_LOST,
-                "The job's workflow was ended from outside (an operator terminated it), so the job runs no "
-                "more and takes no change: delete it, then create it again.",
-            )
+            raise job_lost()
 
 
 async def _is_lost(connection: Connection, found: Found) -> bool:
-    if found.stored is not None and found.stored.status in ("reserved", "deleted"):
+    if found.stored is not None and not found.is_stored:
         return False
-    handle = (await connection.client()).get_workflow_handle(job_workflow_id(found.tenant, found.ref))
-    try:
-        status = (await handle.describe(rpc_timeout=DESCRIBED_WITHIN)).status
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
-        return found.stored is not None
-    return status not in (*_ALIVE, WorkflowExecutionStatus.COMPLETED)
-
-
-async def _last_change(connection: Connection, found: Found) -> int:
-    """Of the job's row, as its workflow knew it last; 0: nobody can tell any more."""
-    try:
-        view = await any_view_of(connection, found)
-    except ProblemError:  # its history is gone too
-        return 0
-    return 0 if view is None else view.change
+    ended = await lost_jobs.was_ended(await connection.client(), found.tenant, found.ref)
+    return found.is_stored if ended is None else ended

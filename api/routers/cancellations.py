@@ -15,7 +15,7 @@ from api.openapi import body, problems, security
 from api.problems import Kind
 from api.requests import CancelBody
 from api.routers.changed import call_key, in_flight_document
-from api.routers.documented import ALWAYS, BODY, CHANGE, KeyHeader
+from api.routers.documented import ALWAYS, BODY, JOB_CHANGE, KeyHeader
 from workflows.contracts.actor import Actor
 
 router = APIRouter(prefix="/v1", tags=["Executions"])
@@ -26,9 +26,7 @@ router = APIRouter(prefix="/v1", tags=["Executions"])
     operation_id="cancelExecution",
     summary="Cancel an execution",
     response_model=CancelledExecutionAnswer,
-    responses=problems(
-        *ALWAYS, *BODY, *CHANGE, Kind.NOT_FOUND, Kind.EXECUTION_ENDED, Kind.IDEMPOTENCY_MISMATCH
-    ),
+    responses=problems(*ALWAYS, *BODY, *JOB_CHANGE, Kind.EXECUTION_ENDED, Kind.IDEMPOTENCY_MISMATCH),
     openapi_extra={"security": security("jobs:write"), **body(CancelBody, examples.CANCEL, required=False)},
 )
 async def cancel_execution(

@@ -263,7 +263,8 @@ async def delete_job(
     revision = wanted.single() if wanted else None
     if wanted is not None and wanted.revisions is not None and revision is None:
         view = await view_of(state.temporal, found)
-        revision = view.revision if view else 0
+        known = view or found.stored
+        revision = known.revision if known else 0
         wanted.check(revision)
     operation = f"delete-{state.random_name()}"
     actor = Actor(by=caller.subject, at=now, operation=operation)

@@ -10,6 +10,8 @@ RULE_BROKEN = "RuleBroken"
 """A schedule that cannot be planned (any more)."""
 
 JOB_DELETED = "JobDeleted"
+JOB_LOST = "JobLost"
+"""Said of a job of a bulk: its workflow was ended from outside."""
 REVISION_MISMATCH = "RevisionMismatch"
 RUN_ACTIVE = "RunActive"
 TOO_MANY_TRIGGERS = "TooManyTriggers"
