@@ -1,7 +1,8 @@
 """Writing records: in any order, once or twice, with one outcome.
 
 Records of one batch are first merged by the rules that the statements below apply to rows; what is left
-has one row a key, in the order of the keys, so that two processes cannot lock each other out.
+has one row a key, in the order of the keys, so that two processes cannot lock each other out. Rows of jobs
+that are written twice, for their runs and for their changes, are locked in that order before.
 """
 
 from __future__ import annotations
@@ -30,8 +31,11 @@ def write(connection: sa.Connection, records: Iterable[Record]) -> None:
     for record in records:
         batch.add(record)
     execution_rows.write(connection, batch.executions)
-    _write_progress(connection, batch.progress)
-    apply_jobs(connection, batch.changes)
+    progress, changes = batch.progress, batch.changes
+    if progress and changes:
+        _lock(connection, progress, changes)
+    _write_progress(connection, progress)
+    apply_jobs(connection, changes)
 
 
 class _Batch:
@@ -55,7 +59,7 @@ class _Batch:
 
     @property
     def progress(self) -> list[dict[str, Any]]:
-        return [
+        rows = [
             {
                 **_place(tenant, *job_of(ref)),
                 "p_run": run,
@@ -65,12 +69,30 @@ class _Batch:
                 "p_outcome": None if progress.last_run is None else progress.last_run.outcome,
                 "p_next": progress.next_fires_at,
             }
-            for (tenant, ref), (run, seq, progress) in sorted(self._progress.items(), key=itemgetter(0))
+            for (tenant, ref), (run, seq, progress) in self._progress.items()
         ]
+        return sorted(rows, key=itemgetter("p_tenant", "p_job", "p_generation"))
 
     @property
     def changes(self) -> list[tuple[str, JobRow]]:
         return [(tenant, row) for (tenant, _), row in self._changes.items()]
+
+
+def _lock(
+    connection: sa.Connection, progress: Sequence[dict[str, Any]], changes: Sequence[tuple[str, JobRow]]
+) -> None:
+    """SQLite has one writer at a time, which needs no locks."""
+    if connection.dialect.name == "sqlite":
+        return
+    key = (jobs.c.tenant, jobs.c.job, jobs.c.generation)
+    places = {(row["p_tenant"], row["p_job"], row["p_generation"]) for row in progress}
+    places |= {(tenant, row.job, row.generation) for tenant, row in changes}
+    connection.execute(
+        sa.select(jobs.c.generation)
+        .where(sa.tuple_(*key).in_(sorted(places)))
+        .order_by(*key)
+        .with_for_update()
+    )
 
 
 def apply_jobs(connection: sa.Connection, rows: Sequence[tuple[str, JobRow]]) -> int:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from infra.database import Database, History, JobIndex
+from infra.database import records as rows
 from tests.infra.database.samples import (
     NOON,
     attempt,
@@ -21,7 +24,7 @@ from tests.infra.database.samples import (
     reserve,
     run_records,
 )
-from workflows.contracts.names import scheduled_key
+from workflows.contracts.names import job_of, scheduled_key
 from workflows.contracts.records import Record, sequence
 
 MINUTE = timedelta(minutes=1)
@@ -211,3 +214,33 @@ async def test_records_of_an_unknown_job_are_history_only(
     await history.write([*run_records(tenant), record(tenant, job=job_row(change=3))])
     assert await index.by_ref(tenant, "report") is None
     assert len((await history.list_executions(tenant)).items) == 1
+
+
+async def test_two_writers_do_not_lock_each_other_out(
+    database: Database, index: JobIndex, history: History, tenant: str
+) -> None:
+    """One writes of changes where the other writes of runs, and of ids that a generation sorts anew."""
+    await create(index, tenant, "a")
+    await history.write([record(tenant, "a", job=job_row("a", change=2, status="deleted"))])
+    for name in ("a", "ab", "ac"):
+        await create(index, tenant, name)
+    run_of, change_of = ("a~2", "ac"), ("ab",)
+    tried = 0
+
+    async def write_many(runs: Sequence[str], changes: Sequence[str]) -> None:
+        for number in range(1, 41):
+            told = [record(tenant, ref, progress=progress(number)) for ref in runs]
+            for ref in changes:
+                job, generation = job_of(ref)
+                row = job_row(job, generation=generation, change=number + 1)
+                told.append(record(tenant, ref, job=row))
+
+            def work(connection: sa.Connection, told: Sequence[Record] = told) -> None:
+                nonlocal tried
+                tried += 1
+                rows.write(connection, told)
+
+            await database.write(work)
+
+    await asyncio.gather(write_many(run_of, change_of), write_many(change_of, run_of))
+    assert tried == 2 * 40, "a deadlock was tried again"
