@@ -50,4 +50,10 @@ DYNAMIC_CONFIG = (
         "fairness holds per partition only, so with several a small tenant waits longer",
         embedded_only=True,
     ),
+    DynamicValue(
+        "history.timerQueueMaxReaderCount",
+        "1",
+        "a namespace with 500 timers due at once is set aside for the others' sake, its timers minutes late",
+        embedded_only=True,  # there is one namespace, and nobody to set it aside for
+    ),
 )

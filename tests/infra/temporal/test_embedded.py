@@ -45,7 +45,8 @@ def test_search_attributes_and_dynamic_config_are_given() -> None:
     values = [value for option, value in pairs if option == "--dynamic-config-value"]
     assert attributes == [f"{name}=Keyword" for name in SEARCH_ATTRIBUTES]
     assert 'history.timerProcessorMaxTimeShift="50ms"' in values  # JSON: with its quotes
-    assert len(values) == len(DYNAMIC_CONFIG) == 6
+    assert "history.timerQueueMaxReaderCount=1" in values
+    assert len(values) == len(DYNAMIC_CONFIG) == 7
 
 
 async def test_the_running_server_has_the_values(
