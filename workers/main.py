@@ -7,7 +7,7 @@ import logging
 import os
 import resource
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -57,6 +57,8 @@ MIGRATE_AGAIN = 5.0
 WATCH_EVERY = 5.0
 OTHER_FILES = 48
 """Open files beside the connections to targets: twenty, and twice as many while the database is busy."""
+BROKEN_OFF_AFTER = timedelta(seconds=30)
+"""Beyond the grace: what waits for a server that is away waits for good."""
 RECORDS_AT_END = timedelta(seconds=3)
 
 log = logging.getLogger(__name__)
@@ -187,7 +189,8 @@ async def _serve(
     grace: timedelta,
     stop: asyncio.Event,
 ) -> int:
-    """Until ``stop`` is set: 0 then, 1 if a worker ended before or the server is another's."""
+    """Until ``stop`` is set: 0 then, 1 if a worker ended before or the server is another's, be it while they
+    stop: what is another's would be waited for."""
     serving = [asyncio.create_task(worker.run()) for worker in workers]
     stopping = asyncio.create_task(stop.wait())
     watching = [asyncio.create_task(home.watch())] if home is not None else []
@@ -200,15 +203,34 @@ async def _serve(
             log.error("a worker ended by itself: %s", next(task.exception() for task in done))
             return 1
         log.info("stopping: %d runs are held or running", attempts.active)
-        shutdowns = [asyncio.create_task(worker.shutdown()) for worker in workers]
-        await attempts.stop(grace)
-        await asyncio.gather(*shutdowns)
-        await asyncio.gather(*serving)
+        ending = asyncio.create_task(_end(workers, serving, attempts, grace))
+        within = (grace + BROKEN_OFF_AFTER).total_seconds()
+        done, _ = await asyncio.wait({ending, *watching}, return_when=asyncio.FIRST_COMPLETED, timeout=within)
+        if foreign := done.intersection(watching):
+            log.error("%s", foreign.pop().exception())
+            return 1
+        if not done:
+            log.error("the worker did not stop within %g s, and is broken off", within)
+            return 1
+        ending.result()
         return 0
     finally:
         stopping.cancel()
         for watch in watching:
             watch.cancel()
+
+
+async def _end(
+    workers: tuple[Worker, Worker],
+    serving: Sequence[asyncio.Task[None]],
+    attempts: Attempts,
+    grace: timedelta,
+) -> None:
+    """Gives back what is held, and returns once the workers have ended."""
+    shutdowns = [asyncio.create_task(worker.shutdown()) for worker in workers]
+    await attempts.stop(grace)
+    await asyncio.gather(*shutdowns)
+    await asyncio.gather(*serving)
 
 
 def _allow_many_connections() -> int:
