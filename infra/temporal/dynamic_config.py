@@ -53,7 +53,13 @@ DYNAMIC_CONFIG = (
     DynamicValue(
         "history.timerQueueMaxReaderCount",
         "1",
-        "a namespace with 500 timers due at once is set aside for the others' sake, its timers minutes late",
+        "a namespace with 500 timers under way is set aside for the others' sake, its timers minutes late",
         embedded_only=True,  # there is one namespace, and nobody to set it aside for
+    ),
+    DynamicValue(
+        "history.queueReaderStuckCriticalAttempts",
+        "1000000",
+        "timers of a second in which the server looks for some three times are set aside, and minutes late",
+        embedded_only=True,  # with timerProcessorMaxTimeShift it looks more often than that
     ),
 )

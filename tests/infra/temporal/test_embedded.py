@@ -46,7 +46,8 @@ def test_search_attributes_and_dynamic_config_are_given() -> None:
     assert attributes == [f"{name}=Keyword" for name in SEARCH_ATTRIBUTES]
     assert 'history.timerProcessorMaxTimeShift="50ms"' in values  # JSON: with its quotes
     assert "history.timerQueueMaxReaderCount=1" in values
-    assert len(values) == len(DYNAMIC_CONFIG) == 7
+    assert "history.queueReaderStuckCriticalAttempts=1000000" in values
+    assert len(values) == len(DYNAMIC_CONFIG) == 8
 
 
 async def test_the_running_server_has_the_values(
