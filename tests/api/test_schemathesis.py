@@ -35,6 +35,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:Cannot find activity to cancel:U
 DEEP = int(os.environ.get("CARILLON_DEEP", "0"))
 SEED = os.environ.get("CARILLON_SEED", "4")
 SECONDS = DEEP or 40
+TRIES = 3
+"""At most so many times as long, on a machine that stands still meanwhile, until all of ``REACHED`` is."""
 CHECKS = (
     "not_a_server_error", "status_code_conformance", "content_type_conformance",
     "response_headers_conformance", "response_schema_conformance", "unsupported_method",
@@ -85,7 +87,7 @@ async def installation(request: pytest.FixtureRequest, own_namespace: Settings, 
     )
 
 
-@pytest.mark.timeout(SECONDS + 120)
+@pytest.mark.timeout(TRIES * SECONDS + 120)
 async def test_no_call_breaks_its_word(
     installation: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -93,18 +95,21 @@ async def test_no_call_breaks_its_word(
 
     monkeypatch.setattr("workers.main.HttpSender", Nowhere)
     stop = asyncio.Event()
-    before = succeeded()
+    before, missing = succeeded(), REACHED
     async with started(create_app(installation)) as app, serving(app, lifespan=False) as server:
         worker = asyncio.create_task(run(installation, stop=stop))
         try:
             await ours(server.url)
-            status, output = await schemathesis(server.url, tmp_path)
+            for _ in range(TRIES):
+                status, output = await schemathesis(server.url, tmp_path)
+                assert status == 0, output
+                missing = {call for call in REACHED if succeeded().get(call, 0) <= before.get(call, 0)}
+                if not missing:
+                    break
         finally:
             stop.set()
             await asyncio.wait_for(worker, 30)
-    assert status == 0, output
-    reached = {call for call, count in succeeded().items() if count > before.get(call, 0)}
-    assert reached >= REACHED, "the calls were chained, and not only refused"
+    assert not missing, "the calls were not chained, but only refused"
 
 
 async def ours(base: str) -> None:
