@@ -17,7 +17,9 @@ from temporalio.service import RPCError
 from infra.settings import Settings
 from infra.temporal.errors import SetupError
 
-LOOK_EVERY = timedelta(seconds=1)
+LOOK_EVERY = timedelta(seconds=5)
+"""How soon a process ends whose server is another's. Until then it does nothing for it: tasks are known by
+their token, and calls go through ``own_server``."""
 _ANSWER_WITHIN = timedelta(seconds=5)
 
 
@@ -49,7 +51,7 @@ class Home:
             )
 
     async def watch(self) -> None:
-        """Looks each second for good. Raises SetupError, as :meth:`look` does."""
+        """Looks for good, each five seconds. Raises SetupError, as :meth:`look` does."""
         while True:
             await self.confirm()
             await asyncio.sleep(LOOK_EVERY.total_seconds())
@@ -64,7 +66,7 @@ class Home:
 
 
 def home_of(client: Client, settings: Settings) -> Home | None:
-    """None where no id is known: a cluster that many share is not asked each second by each of its workers,
+    """None where no id is known: a cluster that many share is not asked all the time by each of its workers,
     and no other comes to its address."""
     known = settings.temporal_namespace_id
     return None if known is None else Home(client, known)
