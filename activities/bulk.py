@@ -257,7 +257,7 @@ class Bulk:
             return self._deleted(order, job)
         ended = await lost_jobs.was_ended(self._client, order.tenant, job.ref)
         stored = None if ended is False else await self._index.by_ref(order.tenant, job.ref)
-        if stored is None or stored.status in ("reserved", "deleted"):
+        if stored is None or not stored.is_present:
             return self._deleted(order, job)
         if order.action != "delete":
             return self._outcome(job, kind=failures.JOB_LOST, message="its workflow was ended from outside")

@@ -43,8 +43,7 @@ class Found:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the index has it as a job that is there, be it lost to Temporal."""
-        return self.stored is not None and self.stored.status not in ("reserved", "deleted")
+        return self.stored is not None and self.stored.is_present
 
 
 class Refs:

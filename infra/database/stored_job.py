@@ -39,6 +39,11 @@ class StoredJob:
     freed: bool
     """A reservation that was given up: its status is ``deleted`` and it never was a job."""
 
+    @property
+    def is_present(self) -> bool:
+        """Whether the index has it as a job that is there, be it lost to Temporal."""
+        return self.status not in ("reserved", "deleted")
+
 
 def from_row(row: sa.Row[Any]) -> StoredJob:
     """Read all columns of ``jobs``."""
