@@ -53,7 +53,7 @@ class _OwnServer(ServiceClient):
         super().__init__(server.config)
         self._server = server
         self._home = home
-        self._looking = asyncio.Lock()
+        self._looking: asyncio.Task[None] | None = None
         self._sure_until = 0.0
 
     @property
@@ -73,7 +73,7 @@ class _OwnServer(ServiceClient):
         until, pause = time.monotonic() + AGAIN_FOR_S, _FIRST_PAUSE_S
         while True:
             try:
-                await self._sure()
+                await self._sure(timeout)
                 return await self._server._rpc_call(
                     rpc, req, resp_type, service=service, retry=False, metadata=metadata, timeout=timeout
                 )
@@ -87,11 +87,34 @@ class _OwnServer(ServiceClient):
             await asyncio.sleep(pause)
             pause = min(pause * _GROWTH, _LONGEST_PAUSE_S)
 
-    async def _sure(self) -> None:
+    async def _sure(self, within: timedelta | None) -> None:
+        """Raises RPCError (``UNAVAILABLE``) where nobody says in time whose server it is: nothing was sent."""
         if time.monotonic() < self._sure_until:
             return
-        async with self._looking:  # one look for all that wait
-            asked = time.monotonic()
-            if asked >= self._sure_until:
-                await self._home.look()
-                self._sure_until = asked + SURE_FOR_S
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+            self._looking.add_done_callback(_heard)
+        # One look for all that wait, also when it fails: a server that hangs would answer none of theirs.
+        done, _ = await asyncio.wait(
+            {self._looking}, timeout=None if within is None else within.total_seconds()
+        )
+        if not done:
+            raise RPCError(
+                "nobody said in time whose Temporal server this is", RPCStatusCode.UNAVAILABLE, b""
+            )
+        done.pop().result()
+
+    async def _look(self) -> None:
+        asked = time.monotonic()
+        try:
+            await self._home.look()
+        except RPCError as error:
+            unknown = f"nobody said whose Temporal server this is: {error.message}"
+            raise RPCError(unknown, RPCStatusCode.UNAVAILABLE, b"") from error
+        self._sure_until = asked + SURE_FOR_S
+
+
+def _heard(look: asyncio.Task[None]) -> None:
+    """A failure is told to those who still wait; none may."""
+    if not look.cancelled():
+        look.exception()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -41,18 +42,32 @@ def prepared(data_dir: Path, port: int) -> tuple[str, ...]:
 
 @asynccontextmanager
 async def serving(data_dir: Path, port: int) -> AsyncIterator[Client]:
+    async with server(data_dir, port) as (_, client):
+        yield client
+
+
+@asynccontextmanager
+async def server(data_dir: Path, port: int) -> AsyncIterator[tuple[asyncio.subprocess.Process, Client]]:
     """A server of its own, killed at the end."""
     command = prepared(data_dir, port)
     process = await asyncio.create_subprocess_exec(
         *command, cwd=data_dir, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
     )
     try:
-        yield await connect_when_ready(
-            Settings(temporal_address=f"{HOST}:{port}", temporal_namespace="default"), within=READY_WITHIN
-        )
+        settings = Settings(temporal_address=f"{HOST}:{port}", temporal_namespace="default")
+        yield process, await connect_when_ready(settings, within=READY_WITHIN)
     finally:
         process.kill()
         await process.wait()
+
+
+async def freeze(pid: int) -> None:
+    """Returns when none of its threads runs any more."""
+    os.kill(pid, signal.SIGSTOP)
+    while any(
+        stat.read_text().rpartition(") ")[2][0] != "T" for stat in Path(f"/proc/{pid}/task").glob("*/stat")
+    ):
+        await asyncio.sleep(0.01)
 
 
 async def start(client: Client, workflow_id: str) -> None:
@@ -97,6 +112,20 @@ async def test_a_server_that_comes_back_is_waited_for(tmp_path: Path) -> None:
     async with serving(tmp_path / "one", port) as client:
         await asked
         assert (await client.get_workflow_handle("meanwhile").describe()).id == "meanwhile"
+
+
+async def test_a_server_that_hangs_is_not_asked_by_each_that_waits(tmp_path: Path) -> None:
+    """One look after the other would take as many times its bound; and what was never sent says so."""
+    port = choose_ports(HOST, {"--temporal-port": 0})["--temporal-port"]
+    async with server(tmp_path / "one", port) as (process, client):
+        home = Counted(client, await namespace_id(client))
+        own = at_home(client, home)
+        await freeze(process.pid)
+        refused = await asyncio.gather(*(start(own, f"{n}") for n in range(20)), return_exceptions=True)
+        assert [getattr(error, "status", error) for error in refused] == [RPCStatusCode.UNAVAILABLE] * 20
+        assert home.looks <= 4
+        process.send_signal(signal.SIGCONT)
+        await start(own, "after")
 
 
 async def test_without_a_known_id_the_client_stays_as_it_is(temporal_settings: Settings) -> None:
