@@ -68,7 +68,7 @@ class Sink:
     def at(self, path: str) -> list[Arrival]:
         return [arrival for arrival in self.arrivals if arrival.path == path]
 
-    async def wait_for(self, path: str, count: int, within: float = 20) -> list[Arrival]:
+    async def wait_for(self, path: str, count: int, within: float = 60) -> list[Arrival]:
         """The arrivals at ``path`` once there are ``count`` of them."""
         async with asyncio.timeout(within), self._arrived:
             await self._arrived.wait_for(lambda: len(self.at(path)) >= count)

@@ -88,7 +88,7 @@ class _OwnServer(ServiceClient):
             pause = min(pause * _GROWTH, _LONGEST_PAUSE_S)
 
     async def _sure(self, within: timedelta | None) -> None:
-        """Raises RPCError (``UNAVAILABLE``) where nobody says in time whose server it is: nothing was sent."""
+        """Raises RPCError (``UNAVAILABLE``) if nobody says in time whose server it is: nothing was sent."""
         if time.monotonic() < self._sure_until:
             return
         if self._looking is None or self._looking.done():

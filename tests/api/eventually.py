@@ -10,7 +10,7 @@ import httpx
 
 
 async def eventually(
-    api: httpx.AsyncClient, path: str, wanted: Callable[[dict[str, Any]], Any], within: float = 20
+    api: httpx.AsyncClient, path: str, wanted: Callable[[dict[str, Any]], Any], within: float = 60
 ) -> dict[str, Any]:
     """The first answer that satisfies ``wanted``."""
     document: dict[str, Any] = {}

@@ -103,10 +103,10 @@ def test_no_bytes_are_worse_than_a_problem(raw: bytes) -> None:
     ids=["backslashes", "escaped quotes", "objects", "arrays", "empty texts"],
 )
 def test_no_body_costs_much(raw: bytes) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(ProblemError):
         parse(raw)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
 
 
 async def test_a_declared_length_is_refused_before_a_byte_is_read() -> None:

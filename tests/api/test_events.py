@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from tests.api.sink import Sink
 from tests.api.test_outages import without_database
 from tests.api.tokens import bearer
 from tests.infra.database.samples import NOON, create, execution, job_row, record, run_records
+from tests.stopwatch import Stopwatch
 
 FAR = {"cron": "0 9 1 1 *"}
 
@@ -174,7 +174,7 @@ async def test_only_so_many_streams_are_open_and_closed_ones_make_room(
         assert int(refused.headers["retry-after"]) >= 1
         async with listening(server, "modest"):
             pass
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while len(state.streams):
             await asyncio.sleep(0.01)
     async with listening(server, "greedy"):
@@ -183,7 +183,7 @@ async def test_only_so_many_streams_are_open_and_closed_ones_make_room(
 
 async def test_a_stream_ends_with_its_token(server: Server) -> None:
     async with listening(server, "short", exp=datetime.now(UTC) + timedelta(seconds=1)) as stream:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert await stream.next() is None
 
 
@@ -250,7 +250,7 @@ async def test_nobody_asks_the_database_while_nobody_listens(state: AppState) ->
     await asyncio.sleep(0.05)
     assert asked == 0
     with streams.place("acme"):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while asked < 3:
                 await asyncio.sleep(0.001)
     running.cancel()
@@ -262,15 +262,12 @@ async def test_a_stopping_process_ends_its_streams_within_its_grace(tmp_path: Pa
     async with serving(app) as server:
         await asyncio.wait_for(app.state.carillon.wait_migrated(), 10)
         async with listening(server) as stream:
-            began = time.monotonic()
-            server.should_exit = True
-            if warned:
-                app.state.carillon.streams.end()
-            ended = asyncio.create_task(stream.next())
-            await asyncio.wait([ended], timeout=5)
-            assert ended.done()
-            assert await ended is None, "its client sees a whole answer"
-            assert time.monotonic() - began < (1 if warned else 2.5)
+            with Stopwatch() as ending:
+                server.should_exit = True
+                if warned:
+                    app.state.carillon.streams.end()
+                assert await asyncio.wait_for(stream.next(), 30) is None, "its client sees a whole answer"
+            assert ending.seconds < (1 if warned else 4)
             assert len(app.state.carillon.streams) == 0
 
 

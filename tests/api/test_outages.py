@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -28,6 +27,7 @@ from infra.settings import Settings
 from tests.api.conftest import client_of, settings_in, started
 from tests.api.relay import relay_to
 from tests.api.sink import Sink
+from tests.stopwatch import Stopwatch
 from workflows.contracts.definition import JobDefinition
 from workflows.contracts.names import job_workflow_id
 
@@ -159,18 +159,19 @@ async def test_temporal_lost_while_we_run_leaves_reads_and_says_503_to_changes(
             body = {"id": "cut-off", "schedule": FAR, "target": sink.target("/cut-off")}
             assert (await api.post("/v1/jobs", json=body)).status_code == 201
             await relay.cut()
-            begun = time.monotonic()
-            read = await api.get("/v1/jobs/cut-off")
+            with Stopwatch() as reading:
+                read = await api.get("/v1/jobs/cut-off")
             assert (read.status_code, read.json()["stale"]) == (200, True)
-            assert time.monotonic() - begun < 3
+            assert reading.seconds < 4, "it asks for two"
             assert (await api.get("/v1/jobs?q=cut-off")).json()["items"][0]["id"] == "cut-off"
-            answers = await asyncio.gather(
-                api.post("/v1/jobs/cut-off/pause"),
-                api.post("/v1/jobs", json={**body, "id": "cut-off-too"}),
-                api.delete("/v1/jobs/cut-off"),
-                api.put("/v1/jobs/cut-off", json={**body, "priority": 1}),
-            )
-            assert time.monotonic() - begun < 12
+            with Stopwatch() as changing:
+                answers = await asyncio.gather(
+                    api.post("/v1/jobs/cut-off/pause"),
+                    api.post("/v1/jobs", json={**body, "id": "cut-off-too"}),
+                    api.delete("/v1/jobs/cut-off"),
+                    api.put("/v1/jobs/cut-off", json={**body, "priority": 1}),
+                )
+            assert changing.seconds < 14, "ten are promised, and a machine takes some for itself"
             for answer in answers:
                 assert answer.status_code == 503, answer.text
                 assert answer.headers["retry-after"]

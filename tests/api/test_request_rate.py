@@ -68,10 +68,10 @@ def test_only_so_many_tenants_are_remembered() -> None:
 
 def test_a_request_costs_microseconds() -> None:
     rate = RequestRate(1e9, time.monotonic)
-    began = time.perf_counter()
+    began = time.process_time()
     for number in range(10_000):
         rate.take(f"tenant-{number % 100}")
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 async def test_a_tenant_that_is_too_fast_is_answered_before_its_body_is_read(tmp_path: Path) -> None:

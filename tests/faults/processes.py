@@ -45,7 +45,7 @@ def send(pid: int, number: signal.Signals) -> None:
 
 
 async def until_started(installation: Installation, part: str, *, other_than: Sequence[int] = (),
-                        count: int = 1, within: float = 30) -> list[int]:  # fmt: skip
+                        count: int = 1, within: float = 60) -> list[int]:  # fmt: skip
     async with asyncio.timeout(within):
         while len(found := [pid for pid in pids(installation, part) if pid not in other_than]) < count:
             await asyncio.sleep(0.05)

@@ -203,11 +203,11 @@ class Receiver:
     def at(self, job: str) -> list[Visit]:
         return [visit for visit in self.visits if visit.job == job]
 
-    async def wait_for(self, job: str, count: int = 1, within: float = 30) -> list[Visit]:
+    async def wait_for(self, job: str, count: int = 1, within: float = 60) -> list[Visit]:
         """The visits of ``job`` once there are ``count`` of them."""
         return await self.until(lambda: len(self.at(job)) >= count and self.at(job), within)
 
-    async def until(self, enough: Callable[[], list[Visit] | bool], within: float = 30) -> list[Visit]:
+    async def until(self, enough: Callable[[], list[Visit] | bool], within: float = 60) -> list[Visit]:
         """What ``enough`` gives, as soon as it gives anything; asked whenever a visit begins or ends."""
         async with asyncio.timeout(within), self._moved:
             while not (found := enough()):

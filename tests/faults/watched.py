@@ -149,7 +149,7 @@ class Watched(Requested):
                 return
             await asyncio.sleep(0.2)
 
-    async def until_ended(self, job: str, within: float = 30) -> str:
+    async def until_ended(self, job: str, within: float = 60) -> str:
         """The outcome of the only execution of ``job``."""
         async with asyncio.timeout(within):
             while True:

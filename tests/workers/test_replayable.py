@@ -61,10 +61,10 @@ async def seen(handle: WorkflowHandle[Any, Any], kind: str, times: int = 1) -> N
             await asyncio.sleep(0.05)
 
 
-async def ask(handle: WorkflowHandle[Any, Any]) -> int | None:
+async def ask(handle: WorkflowHandle[Any, Any], within: float = 2) -> int | None:
     """As the API asks: not for long."""
     try:
-        return await handle.query(Patient.view, rpc_timeout=timedelta(seconds=2))
+        return await handle.query(Patient.view, rpc_timeout=timedelta(seconds=within))
     except RPCError:
         return None
 
@@ -116,14 +116,14 @@ async def test_a_query_before_a_workflow_task_and_an_update_in_it(
 
 async def test_a_query_before_the_workflow_task_of_a_timer(temporal_client: Client, queue: str) -> None:
     """What a query brings in has no time yet: the workflow would take its last task's for it."""
-    until = datetime.now(UTC) + timedelta(seconds=6)
+    until = datetime.now(UTC) + timedelta(seconds=10)
     handles = await started(temporal_client, Asleep.run, until, queue=queue)
-    await asyncio.sleep((until - datetime.now(UTC)).total_seconds() - 0.3)
-    asked = [asyncio.create_task(ask(handle)) for handle in handles]
-    await asyncio.sleep(0.8)
+    await asyncio.sleep((until - datetime.now(UTC)).total_seconds() - 3)
+    asked = [asyncio.create_task(ask(handle, within=20)) for handle in handles]
+    await asyncio.sleep((until - datetime.now(UTC)).total_seconds() + 0.5)
     async with worker(temporal_client, queue) as runner:
         await asyncio.gather(*asked)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert await asyncio.gather(*(handle.result() for handle in handles)) == [1] * JOBS
     assert runner.evicted, "no query was ahead of its workflow task: nothing has been shown"
     for handle in handles:

@@ -134,7 +134,7 @@ async def refusal(asked: Any) -> tuple[str | None, str]:
     return failed.value.cause.type, failed.value.cause.message
 
 
-async def seen(job: Job, enough: Callable[[JobView], bool], within: float = 20) -> JobView:
+async def seen(job: Job, enough: Callable[[JobView], bool], within: float = 60) -> JobView:
     """The job as soon as it looks so."""
     async with asyncio.timeout(within):
         while not enough(found := await view(job)):
@@ -148,7 +148,7 @@ async def held(job: Job) -> JobView:
 
 
 async def stored(
-    fleet: Fleet, job: Job, enough: Callable[[list[ExecutionRow]], bool], within: float = 20
+    fleet: Fleet, job: Job, enough: Callable[[list[ExecutionRow]], bool], within: float = 60
 ) -> list[ExecutionRow]:
     """The newest row of each execution of a job, as soon as they are enough."""
     ref = job.id.rpartition("/")[2]

@@ -44,7 +44,7 @@ class Group:
         )
         return view
 
-    async def until(self, enough: Callable[[GroupView], bool], within: float = 15) -> GroupView:
+    async def until(self, enough: Callable[[GroupView], bool], within: float = 60) -> GroupView:
         async with asyncio.timeout(within):
             while not enough(found := await self.handle.query(names.QUERY_VIEW, result_type=GroupView)):
                 await asyncio.sleep(0.05)

@@ -284,9 +284,9 @@ async def test_regular_occurrences_are_late_by_at_most_one_run(fleet: Fleet, sin
         fresh("regular"),
         {"schedule": {"every": 2, "anchor": DAY.isoformat()}, "target": {"url": sink.url("/regular")}},
     )
-    await backfill(job, DAY, DAY + timedelta(seconds=20), total=10)
+    await backfill(job, DAY, DAY + timedelta(seconds=60), total=30)
     found = await seen(job, done)
-    assert counts(first(found)) == (10, 10, 0, 0)
+    assert counts(first(found)) == (30, 30, 0, 0)
     arrivals = sink.at("/regular")
     keys = [one.key for one in arrivals]
     assert len(keys) == len(set(keys))
@@ -295,7 +295,7 @@ async def test_regular_occurrences_are_late_by_at_most_one_run(fleet: Fleet, sin
         one.at - datetime.fromisoformat(one.headers["carillon-scheduled-time"]).timestamp() for one in regular
     ]
     assert regular
-    assert max(late) < taken + 1.5, "one run, and what a loaded machine takes"
+    assert max(late) < taken + 4, "one run and what a busy machine takes, not all thirty"
     assert found.stats.missed == found.stats.skipped == 0
 
 
@@ -310,7 +310,7 @@ async def test_a_held_run_makes_way_for_a_backfill_and_is_on_time(fleet: Fleet, 
     arrivals = await sink.wait_for("/way", 4)
     assert [one.headers["carillon-trigger"] for one in arrivals] == ["backfill"] * 3 + ["schedule"]
     assert arrivals[2].at < when.timestamp()
-    assert 0 <= arrivals[3].at - when.timestamp() < 3
+    assert 0 <= arrivals[3].at - when.timestamp() < 10
 
 
 async def test_a_backfill_outlives_its_worker(fleet: Fleet, sink: Sink) -> None:

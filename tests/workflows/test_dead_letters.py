@@ -35,7 +35,7 @@ def letter_of(fleet: Fleet, key: str) -> Letter:
 
 
 async def letter(
-    fleet: Fleet, key: str, enough: Callable[[DeadLetterState], bool] = lambda _: True, within: float = 20
+    fleet: Fleet, key: str, enough: Callable[[DeadLetterState], bool] = lambda _: True, within: float = 60
 ) -> DeadLetterState:
     """The letter of this key as soon as there is one that looks so."""
     async with asyncio.timeout(within):
@@ -54,7 +54,7 @@ async def letter(
             await asyncio.sleep(0.05)
 
 
-async def closed(fleet: Fleet, key: str, within: float = 20) -> DeadLetterState:
+async def closed(fleet: Fleet, key: str, within: float = 60) -> DeadLetterState:
     async with asyncio.timeout(within):
         state: DeadLetterState = await letter_of(fleet, key).result()
     return state

@@ -42,14 +42,14 @@ async def details(job: WorkflowHandle[Any, Any]) -> str:
     return str(metadata.current_details)
 
 
-async def saying(job: WorkflowHandle[Any, Any], words: str, within: float = 20) -> str:
+async def saying(job: WorkflowHandle[Any, Any], words: str, within: float = 60) -> str:
     async with asyncio.timeout(within):
         while words not in (found := await details(job)):
             await asyncio.sleep(0.1)
     return found
 
 
-async def told(fleet: Fleet, subject: str, within: float = 20) -> None:
+async def told(fleet: Fleet, subject: str, within: float = 60) -> None:
     async with asyncio.timeout(within):
         while not fleet.incidents.of(subject):
             await asyncio.sleep(0.05)

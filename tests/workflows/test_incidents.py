@@ -64,7 +64,7 @@ def messages(sink: Sink, fleet: Fleet, subject: str) -> list[dict[str, Any]]:
     return found
 
 
-async def row(fleet: Fleet, subject: str, enough: Callable[[Incident], bool], within: float = 20) -> Incident:
+async def row(fleet: Fleet, subject: str, enough: Callable[[Incident], bool], within: float = 60) -> Incident:
     async with asyncio.timeout(within):
         while not (rows := fleet.incidents.of(subject)) or not enough(rows[-1]):
             await asyncio.sleep(0.05)

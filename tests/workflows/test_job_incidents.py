@@ -53,7 +53,7 @@ def messages(sink: Sink, job: str) -> list[dict[str, Any]]:
     return [body for body in found if body["job"] == job]
 
 
-async def told(sink: Sink, job: str, kind: IncidentKind, message: str, within: float = 20) -> dict[str, Any]:
+async def told(sink: Sink, job: str, kind: IncidentKind, message: str, within: float = 60) -> dict[str, Any]:
     """The one message of this kind, as soon as it is there."""
     async with asyncio.timeout(within):
         while True:

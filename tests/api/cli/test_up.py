@@ -17,6 +17,7 @@ from api.cli.ports import choose_ports
 from infra.installation import settings_for
 from infra.temporal.client import connect
 from tests.api.cli.installations import CARILLON, Up, alive, bare_environment, eventually, running
+from tests.stopwatch import Stopwatch
 
 
 def test_it_ends_its_start_with_a_command_and_stops_in_order_on_ctrl_c(tmp_path: Path) -> None:
@@ -43,12 +44,11 @@ def test_it_ends_its_start_with_a_command_and_stops_in_order_on_ctrl_c(tmp_path:
 
         up.process.send_signal(signal.SIGINT)
         order: list[int] = []
-        began = time.monotonic()
-        while up.process.poll() is None and time.monotonic() < began + 20:
+        until = time.monotonic() + 60
+        while up.process.poll() is None and time.monotonic() < until:
             order += [pid for pid in (api, worker, server) if pid not in order and not alive(pid)]
             time.sleep(0.002)
         assert up.process.poll() == 0, up.text()
-        assert time.monotonic() - began < 15
         assert [pid for pid in (api, worker, server) if alive(pid)] == []
         order += [pid for pid in (api, worker, server) if pid not in order]
         assert order == [api, worker, server]
@@ -98,7 +98,7 @@ def test_children_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
         assert len(children) == 3
         up.process.kill()
         up.process.wait()
-        eventually(lambda: not any(alive(pid) for pid in children), "the end of the children", within=5)
+        eventually(lambda: not any(alive(pid) for pid in children), "the end of the children")
 
 
 def test_a_taken_port_is_named_and_nothing_is_started(tmp_path: Path) -> None:
@@ -132,10 +132,10 @@ def test_a_second_ctrl_c_hurries(tmp_path: Path) -> None:
         os.kill(worker, signal.SIGSTOP)
         up.process.send_signal(signal.SIGINT)
         eventually(lambda: "stopping" in up.text(), "the first")
-        began = time.monotonic()
-        up.process.send_signal(signal.SIGINT)
-        assert up.process.wait(10) == 0
-        assert time.monotonic() - began < 2
+        with Stopwatch() as stopping:
+            up.process.send_signal(signal.SIGINT)
+            assert up.process.wait(60) == 0
+        assert stopping.seconds < 5, "the first one leaves it 35"
         assert not alive(worker)
 
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from infra.database import Database, DatabaseUnavailable, History, RecordWriter
 from tests.infra.database.postgres import PostgresServer
 from tests.infra.database.samples import attempt, execution, record, run_records
+from tests.stopwatch import Stopwatch
 from workflows.contracts.records import Record
 
 SHORT = timedelta(milliseconds=50)
@@ -97,7 +98,7 @@ async def test_a_run_that_fired_and_ended_is_one_row(
     assert writer.counts.batches == 1
     writer.offer(run_records(tenant, "other")[:1])
     writer.offer([])
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while await stored(history, tenant) != ["other running", "report succeeded"]:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.02)
@@ -106,9 +107,9 @@ async def test_a_run_that_fired_and_ended_is_one_row(
 async def test_nobody_waits_longer_than_they_say(database: Database, history: History, tenant: str) -> None:
     """The records of a wait that is over are written later all the same; a cancelled caller too."""
     gate, writer = gated(database)
-    began = time.monotonic()
-    assert not await writer.store(run_records(tenant), SHORT)
-    assert time.monotonic() - began < 1
+    with Stopwatch() as storing:
+        assert not await writer.store(run_records(tenant), SHORT)
+    assert storing.seconds < 2
     cancelled = asyncio.create_task(writer.store(run_records(tenant, "other"), LONG))
     await asyncio.sleep(0)
     cancelled.cancel()
@@ -127,9 +128,9 @@ async def test_a_full_queue_refuses_at_once(database: Database, history: History
     writer.offer(run_records(tenant, "a"))
     writer.offer(run_records(tenant, "b"))
     writer.offer(run_records(tenant, "c"))
-    began = time.monotonic()
-    assert not await writer.store(run_records(tenant, "d"), LONG)
-    assert time.monotonic() - began < 1
+    with Stopwatch() as storing:
+        assert not await writer.store(run_records(tenant, "d"), LONG)
+    assert storing.seconds < 1
     assert (writer.queued, writer.counts.dropped) == (4, 2)
     gate.open.set()
     assert await first
@@ -154,11 +155,11 @@ async def test_after_a_failure_nobody_is_held(
     gate.broken = True
     gate.open.set()
     writer.offer(run_records(tenant, "offered"))
-    began = time.monotonic()
-    assert not await writer.store(run_records(tenant), LONG)
-    assert not writer.available
-    assert not await writer.store(run_records(tenant), LONG)
-    assert time.monotonic() - began < 1
+    with Stopwatch() as storing:
+        assert not await writer.store(run_records(tenant), LONG)
+        assert not writer.available
+        assert not await writer.store(run_records(tenant), LONG)
+    assert storing.seconds < 2
     assert (gate.writes, writer.counts.failures, writer.queued, writer.counts.dropped) == (1, 1, 0, 2)
     gate.broken = False
     await store_again(writer, run_records(tenant))
@@ -241,10 +242,10 @@ async def test_close_is_bounded(database: Database, tenant: str) -> None:
     behind = asyncio.create_task(writer.store(run_records(tenant, "behind"), LONG))
     writer.offer(run_records(tenant, "offered"))
     await asyncio.sleep(0)
-    began = time.monotonic()
-    await writer.close(SHORT)
-    assert not any(await asyncio.gather(waiting, behind))
-    assert time.monotonic() - began < 1
+    with Stopwatch() as closing:
+        await writer.close(SHORT)
+        assert not any(await asyncio.gather(waiting, behind))
+    assert closing.seconds < 2
     assert writer.counts.dropped == 2
 
 
@@ -257,9 +258,9 @@ async def test_a_postgres_that_stops_and_starts_again(postgres_server: PostgresS
     writer.start()
     assert await writer.store(run_records(tenant, "before"), LONG)
     await asyncio.to_thread(postgres_server.stop)
-    began = time.monotonic()
-    assert not await writer.store(run_records(tenant, "during"), LONG)
-    assert time.monotonic() - began < 2
+    with Stopwatch() as storing:
+        assert not await writer.store(run_records(tenant, "during"), LONG)
+    assert storing.seconds < 3
     with pytest.raises(DatabaseUnavailable):
         await history.list_executions(tenant)
     await asyncio.to_thread(postgres_server.start)
@@ -282,9 +283,9 @@ async def test_a_sqlite_file_locked_by_somebody_else(tmp_path: Path, tenant: str
     other = sa.create_engine(f"sqlite:///{tmp_path / 'locked.db'}", isolation_level="AUTOCOMMIT")
     with other.connect() as connection:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
-        began = time.monotonic()
-        assert not await writer.store(run_records(tenant), LONG)
-        assert time.monotonic() - began < 2
+        with Stopwatch() as storing:
+            assert not await writer.store(run_records(tenant), LONG)
+        assert storing.seconds < 3
         connection.exec_driver_sql("ROLLBACK")
     other.dispose()
     await store_again(writer, run_records(tenant))

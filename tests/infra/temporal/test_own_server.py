@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -61,13 +62,12 @@ async def server(data_dir: Path, port: int) -> AsyncIterator[tuple[asyncio.subpr
         await process.wait()
 
 
-async def freeze(pid: int) -> None:
+def freeze(pid: int) -> None:
     """Returns when none of its threads runs any more."""
     os.kill(pid, signal.SIGSTOP)
-    while any(
-        stat.read_text().rpartition(") ")[2][0] != "T" for stat in Path(f"/proc/{pid}/task").glob("*/stat")
-    ):
-        await asyncio.sleep(0.01)
+    threads = Path(f"/proc/{pid}/task")
+    while any(stat.read_text().rpartition(") ")[2][0] != "T" for stat in threads.glob("*/stat")):
+        time.sleep(0.01)
 
 
 async def start(client: Client, workflow_id: str) -> None:
@@ -120,7 +120,7 @@ async def test_a_server_that_hangs_is_not_asked_by_each_that_waits(tmp_path: Pat
     async with server(tmp_path / "one", port) as (process, client):
         home = Counted(client, await namespace_id(client))
         own = at_home(client, home)
-        await freeze(process.pid)
+        freeze(process.pid)
         refused = await asyncio.gather(*(start(own, f"{n}") for n in range(20)), return_exceptions=True)
         assert [getattr(error, "status", error) for error in refused] == [RPCStatusCode.UNAVAILABLE] * 20
         assert home.looks <= 4

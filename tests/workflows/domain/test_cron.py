@@ -302,9 +302,9 @@ def test_no_text_costs_more_than_fifty_milliseconds(text: str) -> None:
     """Any text is accepted or refused with a ``RuleError``, quickly."""
     best = 1.0
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         said = verdict(text)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
         if best < 0.05:
             break
     assert best < 0.05
@@ -317,9 +317,9 @@ def test_no_text_costs_more_than_fifty_milliseconds(text: str) -> None:
     ids=["digits", "fields", "range", "ranges"],
 )
 def test_hostile_text_is_bounded_before_it_is_read(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     verdict(text)
-    assert time.perf_counter() - start < 0.05
+    assert time.process_time() - start < 0.05
 
 
 def test_h_is_stable_for_a_job_and_differs_between_jobs() -> None:
