@@ -23,6 +23,8 @@ from infra.temporal.embedded import EmbeddedServer
 from infra.temporal.namespace import ensure_retention, ensure_search_attributes
 from workflows.domain import job_changes
 
+pytest_plugins = ["pytester", "tests.standstill"]
+
 HOST = "127.0.0.1"
 READY_WITHIN = timedelta(seconds=60)
 STOP_WAIT = job_changes.STOP_WAIT

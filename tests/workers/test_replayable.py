@@ -96,7 +96,7 @@ async def test_a_query_before_a_workflow_task_and_an_update_in_it(
     """The query is answered from what no task has seen yet; what follows is decided in the task. Of several
     queries at once the SDK may drop some, and the task with them, until that times out after ten seconds."""
     handles = await started(temporal_client, Woken.run, queue=queue)
-    asked = [asyncio.create_task(ask(handle)) for handle in handles for _ in range(queries)]
+    asked = [asyncio.create_task(ask(handle, within=8)) for handle in handles for _ in range(queries)]
     await asyncio.sleep(0.3)
     await asyncio.gather(*(handle.signal(Patient.hear) for handle in handles))
     updates = [asyncio.create_task(handle.execute_update(Patient.change)) for handle in handles]
