@@ -1,7 +1,7 @@
 """Whether the machine ran while a test did: most tests here are about instants, and others share it.
 
-A test that fails while its process stood still for a second shows nothing. It ends as ``StoodStill``, is
-run again, twice at most, and listed as ``RERUN`` with how long that was; a failure on a machine that ran
+A test that fails while its process stood still for a second shows nothing. It is run again with fixtures
+made anew, twice at most, and listed as ``RERUN`` with how long that was; a failure on a machine that ran
 counts at once (decision 21).
 """
 
@@ -10,16 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Generator
 
 import pytest
+from _pytest.runner import runtestprotocol
+from _pytest.terminal import TerminalReporter
 
-_TICK_S = 0.1
 TOO_LONG_S = 1.0
-
-
-class StoodStill(Exception):
-    """What the test has shown is no fault: ask it again."""
+TIMES = 2
+_TICK_S = 0.1
 
 
 class Watch:
@@ -46,23 +44,51 @@ class Watch:
 _watch = Watch()
 
 
-def _judged(phase: str) -> Generator[None, object, object]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for left in range(TIMES, -1, -1):
+        reports, stood = _run(item, nextitem)
+        if not left or stood < TOO_LONG_S:
+            break
+        for report in reports:
+            if report.failed:
+                report.outcome = "rerun"  # type: ignore[assignment]
+                report.sections.insert(0, (_SECTION, f"{stood:.1f} s"))
+                item.ihook.pytest_runtest_logreport(report=report)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+def _run(item: pytest.Item, nextitem: pytest.Item | None) -> tuple[list[pytest.TestReport], float]:
+    """What came of it, and how long the machine stood still if it failed. What tests share is then ended:
+    it has seen this one, whose names are taken."""
     begun = time.monotonic()
-    try:
-        return (yield)
-    except (Exception, pytest.fail.Exception) as error:
-        time.sleep(2 * _TICK_S)  # the tick that notices
-        stood = _watch.longest(begun)
-        if stood < TOO_LONG_S:
-            raise
-        raise StoodStill(f"for {stood:.1f} s during the {phase}, which then failed") from error
+    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    if not any(report.failed for report in reports):
+        return reports, 0.0
+    time.sleep(2 * _TICK_S)  # for the tick that notices
+    stood = _watch.longest(begun)
+    if stood >= TOO_LONG_S:
+        ended = pytest.CallInfo.from_call(
+            lambda: item.session._setupstate.teardown_exact(None), when="teardown"
+        )
+        reports.append(pytest.TestReport.from_item_and_call(item, ended))
+    return reports, stood
 
 
-@pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_setup() -> Generator[None, object, object]:
-    return (yield from _judged("setup"))
+_SECTION = "the machine stood still"
 
 
-@pytest.hookimpl(wrapper=True, trylast=True)
-def pytest_runtest_call() -> Generator[None, object, object]:
-    return (yield from _judged("test"))
+def pytest_report_teststatus(
+    report: pytest.TestReport,
+) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+    return ("rerun", "R", ("RERUN", {"yellow": True})) if str(report.outcome) == "rerun" else None
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    for report in terminalreporter.stats.get("rerun", []):
+        [stood] = [words for name, words in report.sections if name == _SECTION]
+        terminalreporter.line(f"RERUN {report.nodeid}: {_SECTION} for {stood}", yellow=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 STANDSTILL = """
-    import os, signal, subprocess, sys
+    import os, signal, subprocess
+    import pytest
 
     def stand_still(seconds):
         pid = os.getpid()
@@ -22,6 +23,11 @@ STANDSTILL = """
         pytest.param("stand_still(1.5)", {"passed": 1}, id="stood still and passed"),
         pytest.param("stand_still(1.5); assert tries > 1", {"passed": 1, "rerun": 1}, id="stood still once"),
         pytest.param("stand_still(1.5); assert False", {"failed": 1, "rerun": 2}, id="each time"),
+        pytest.param(
+            "shared.append(1); tries > 1 or stand_still(1.5); assert len(shared) == 1 and tries > 1",
+            {"passed": 1, "rerun": 1},
+            id="with fixtures of its own",
+        ),
     ],
 )
 def test_failures_are_judged_by_whether_the_machine_ran(
@@ -32,13 +38,17 @@ def test_failures_are_judged_by_whether_the_machine_ran(
         + f"""
     tries = 0
 
-    def test_it():
+    @pytest.fixture(scope="session")
+    def shared():
+        return []
+
+    def test_it(shared):
         global tries
         tries += 1
         {body}
     """
     )
-    found = pytester.runpytest_subprocess(
-        "-p", "tests.standstill", "-p", "no:cacheprovider", "--reruns=2", "--only-rerun=StoodStill"
-    )
+    found = pytester.runpytest_subprocess("-p", "tests.standstill", "-p", "no:cacheprovider")
     assert found.parseoutcomes() == outcomes
+    listed = [line for line in found.outlines if line.startswith("RERUN") and "stood still for 1." in line]
+    assert len(listed) == outcomes.get("rerun", 0)

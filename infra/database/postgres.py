@@ -23,6 +23,8 @@ class PostgresBackend:
 
     def __init__(self, url: URL, *, timeout: timedelta, pool_size: int) -> None:
         self._url = url
+        self._timeout = timeout
+        self._calls: set[asyncio.Task[Any]] = set()
         self._engine = create_async_engine(
             url,
             pool_size=pool_size,
@@ -35,6 +37,8 @@ class PostgresBackend:
     async def run(self, work: Callable[[sa.Connection], T], *, write: bool) -> T:
         """Whoever is cancelled is free again soon, though the server says nothing."""
         call = asyncio.create_task(self._run(work, write=write))
+        self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
         try:
             return await asyncio.shield(call)
         except asyncio.CancelledError:
@@ -52,6 +56,10 @@ class PostgresBackend:
         return sa.create_engine(self._url, poolclass=sa.NullPool, connect_args=_connect_args(timeout))
 
     async def close(self) -> None:
+        """Waits for calls under way, be they given up: a connection that came back to the pool behind its end
+        would stay open."""
+        if self._calls:
+            await asyncio.wait(self._calls, timeout=self._timeout.total_seconds())
         await self._engine.dispose()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import threading
@@ -15,6 +16,7 @@ import sqlalchemy as sa
 
 from infra.database import Database, DatabaseError, DatabaseRejected, DatabaseUnavailable
 from infra.database.schema import tenant_usage
+from tests.infra.database.postgres import PostgresServer
 from tests.infra.database.samples import NOW
 from tests.stopwatch import Stopwatch
 
@@ -203,3 +205,34 @@ async def test_instants_are_read_in_utc(hasty: Database) -> None:
     stored = await hasty.read(lambda c: c.execute(sa.select(tenant_usage.c.refilled_at)).scalar_one())
     assert stored == NOW
     assert stored.tzinfo is UTC
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+async def test_the_end_waits_for_calls_under_way(
+    postgres_server: PostgresServer, tenant: str, given_up: bool
+) -> None:
+    """A connection that came back to the pool behind its end would stay open, and warn of it some time."""
+    database = Database.open(postgres_server.create_database(tenant))
+    await database.ping()
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def sleep(connection: sa.Connection) -> None:
+        loop.call_soon(begun.set)
+        connection.execute(sa.text("SELECT pg_sleep(0.5)"))
+
+    call = asyncio.create_task(database.read(sleep))
+    await begun.wait()
+    if given_up:
+        call.cancel()
+        await asyncio.sleep(0)
+    await database.close()
+    await asyncio.wait([call], timeout=30)
+    assert call.cancelled() == given_up
+    gc.collect()
+    other = Database.open(postgres_server.url())
+    open_ones = sa.text("SELECT count(*) FROM pg_stat_activity WHERE datname = :name").bindparams(name=tenant)
+    async with asyncio.timeout(30):
+        while await other.read(lambda connection: connection.scalar(open_ones)):
+            await asyncio.sleep(0.05)
+    await other.close()
