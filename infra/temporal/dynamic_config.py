@@ -57,6 +57,12 @@ DYNAMIC_CONFIG = (
         embedded_only=True,  # there is one namespace, and nobody to set it aside for
     ),
     DynamicValue(
+        "history.timerProcessorUpdateAckInterval",
+        '"5s"',
+        "timers that are done stay in the reader for half a minute, and each new one is merged into them",
+        embedded_only=True,  # all timers are in one shard; a cluster has many, with few timers each
+    ),
+    DynamicValue(
         "history.queueReaderStuckCriticalAttempts",
         "1000000",  # with timerProcessorMaxTimeShift at 50 ms a busy second is loaded more often than thrice
         "timers of a second that the server has loaded more than three times are set aside, and minutes late",

@@ -46,8 +46,9 @@ def test_search_attributes_and_dynamic_config_are_given() -> None:
     assert attributes == [f"{name}=Keyword" for name in SEARCH_ATTRIBUTES]
     assert 'history.timerProcessorMaxTimeShift="50ms"' in values  # JSON: with its quotes
     assert "history.timerQueueMaxReaderCount=1" in values
+    assert 'history.timerProcessorUpdateAckInterval="5s"' in values
     assert "history.queueReaderStuckCriticalAttempts=1000000" in values
-    assert len(values) == len(DYNAMIC_CONFIG) == 8
+    assert len(values) == len(DYNAMIC_CONFIG) == 9
 
 
 async def test_the_running_server_has_the_values(
