@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 STANDSTILL = """
-    import os, signal, subprocess
+    import os, re, signal, subprocess, time
     import pytest
 
     def stand_still(seconds):
@@ -23,6 +23,14 @@ STANDSTILL = """
         pytest.param("stand_still(1.5)", {"passed": 1}, id="stood still and passed"),
         pytest.param("stand_still(1.5); assert tries > 1", {"passed": 1, "rerun": 1}, id="stood still once"),
         pytest.param("stand_still(1.5); assert False", {"failed": 1, "rerun": 2}, id="each time"),
+        pytest.param(
+            "tries > 1 and time.sleep(60); stand_still(1.5); assert False",
+            {"failed": 1, "rerun": 1},
+            id="and then for good",
+        ),
+        pytest.param(
+            "assert tries > 1 or re.fullmatch(r'(a+)+b', 'a' * 26)", {"failed": 1}, id="kept others out"
+        ),
         pytest.param(
             "shared.append(1); tries > 1 or stand_still(1.5); assert len(shared) == 1 and tries > 1",
             {"passed": 1, "rerun": 1},
@@ -48,7 +56,9 @@ def test_failures_are_judged_by_whether_the_machine_ran(
         {body}
     """
     )
-    found = pytester.runpytest_subprocess("-p", "tests.standstill", "-p", "no:cacheprovider")
+    found = pytester.runpytest_subprocess(
+        "-p", "tests.standstill", "-p", "no:cacheprovider", "-o", "timeout=6"
+    )
     assert found.parseoutcomes() == outcomes
     listed = [line for line in found.outlines if line.startswith("RERUN") and "stood still for 1." in line]
     assert len(listed) == outcomes.get("rerun", 0)

@@ -58,9 +58,13 @@ class PostgresBackend:
     async def close(self) -> None:
         """Waits for calls under way, be they given up: a connection that came back to the pool behind its end
         would stay open."""
-        if self._calls:
-            await asyncio.wait(self._calls, timeout=self._timeout.total_seconds())
-        await self._engine.dispose()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._timeout.total_seconds() + 2 * _WORD_OF_CANCEL.total_seconds()
+        try:
+            while self._calls and loop.time() < until:  # more may begin meanwhile
+                await asyncio.wait(self._calls, timeout=until - loop.time())
+        finally:
+            await self._engine.dispose()
 
 
 async def _give_up(call: asyncio.Task[Any]) -> None:

@@ -17,6 +17,10 @@ from infra.temporal.home import Home
 
 SURE_FOR_S = 0.2
 """Less than a server takes from its start to its first answer, so that none takes another's place unseen."""
+NEWS_FOR_S = 0.5
+"""So old may an answer be for those who waited for it. It is older where this process stood still, and the
+server may have been replaced meanwhile."""
+_LOOKS = 5
 AGAIN_FOR_S = 10.0
 _FIRST_PAUSE_S, _GROWTH, _LONGEST_PAUSE_S = 0.1, 1.5, 2.0
 _AGAIN = frozenset(
@@ -53,7 +57,7 @@ class _OwnServer(ServiceClient):
         super().__init__(server.config)
         self._server = server
         self._home = home
-        self._looking: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[float] | None = None
         self._sure_until = 0.0
 
     @property
@@ -91,30 +95,39 @@ class _OwnServer(ServiceClient):
         """Raises RPCError (``UNAVAILABLE``) if nobody says in time whose server it is: nothing was sent."""
         if time.monotonic() < self._sure_until:
             return
+        for _ in range(_LOOKS):
+            asked = await self._look_together(within)
+            if time.monotonic() < asked + NEWS_FOR_S:
+                return
+        raise RPCError(
+            "the Temporal server is too slow in saying whose it is", RPCStatusCode.UNAVAILABLE, b""
+        )
+
+    async def _look_together(self, within: timedelta | None) -> float:
+        """When the look began whose answer is there now: one for all that wait, also when it fails, for a
+        server that hangs would answer none of theirs."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
             self._looking.add_done_callback(_heard)
-        # One look for all that wait, also when it fails: a server that hangs would answer none of theirs.
-        done, _ = await asyncio.wait(
-            {self._looking}, timeout=None if within is None else within.total_seconds()
-        )
-        if not done:
+        look = self._looking
+        await asyncio.wait({look}, timeout=None if within is None else within.total_seconds())
+        if not look.done():
             raise RPCError(
                 "nobody said in time whose Temporal server this is", RPCStatusCode.UNAVAILABLE, b""
             )
-        done.pop().result()
-
-    async def _look(self) -> None:
-        asked = time.monotonic()
-        try:
-            await self._home.look()
-        except RPCError as error:
+        if isinstance(error := look.exception(), RPCError):
             unknown = f"nobody said whose Temporal server this is: {error.message}"
             raise RPCError(unknown, RPCStatusCode.UNAVAILABLE, b"") from error
+        return look.result()
+
+    async def _look(self) -> float:
+        asked = time.monotonic()
+        await self._home.look()
         self._sure_until = asked + SURE_FOR_S
+        return asked
 
 
-def _heard(look: asyncio.Task[None]) -> None:
+def _heard(look: asyncio.Task[float]) -> None:
     """A failure is told to those who still wait; none may."""
     if not look.cancelled():
         look.exception()

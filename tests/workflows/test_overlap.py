@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from datetime import datetime, timedelta
 
 from aiohttp import web
@@ -70,8 +71,8 @@ async def test_runs_end_with_max_runs_which_skips_do_not_use_up_and_with_ends_at
 ) -> None:
     async def long_once(arrival: Arrival, before: int) -> web.Response:
         if before == 0:
-            until = due(arrival) + timedelta(seconds=1.4)
-            await asyncio.sleep(max(0.0, (until - from_now(0)).total_seconds()))
+            late = (from_now(0) - due(arrival)).total_seconds()
+            await asyncio.sleep(math.ceil(late) + 0.4 - late)  # beyond the instant that is next
         return web.Response(text="ok")
 
     sink.answers["/two"] = long_once

@@ -104,6 +104,25 @@ async def test_one_look_does_for_many_calls(temporal_client: Client, monkeypatch
     assert home.looks == 1
 
 
+async def test_an_old_answer_is_not_enough(temporal_client: Client) -> None:
+    """This process stood still over it, and meanwhile the server was replaced."""
+
+    class Replaced(Counted):
+        async def look(self) -> None:
+            self.looks += 1
+            if self.looks > 1:
+                self.compare("of the next one")
+            await asyncio.sleep(own_server.NEWS_FOR_S + 0.1)
+
+    own, prefix = at_home(temporal_client, Replaced(temporal_client, "ours")), f"old-{uuid4()}"
+    calls = (start(own, f"{prefix}-{number}") for number in range(5))
+    refused = await asyncio.gather(*calls, return_exceptions=True)
+    assert ["another's" in str(error) for error in refused] == [True] * 5
+    for number in range(5):
+        with pytest.raises(RPCError, match="not found"):
+            await temporal_client.get_workflow_handle(f"{prefix}-{number}").describe()
+
+
 async def test_a_server_that_comes_back_is_waited_for(tmp_path: Path) -> None:
     port = choose_ports(HOST, {"--temporal-port": 0})["--temporal-port"]
     async with serving(tmp_path / "one", port) as client:
